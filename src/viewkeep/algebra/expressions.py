@@ -1,0 +1,122 @@
+"""Scalar expressions are sqlglot syntax trees over plan columns; these are the few things we do to them.
+
+A plan column is an unqualified `exp.Column` whose name is unique in the whole plan, so substitution and
+column sets need no scopes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from sqlglot import exp
+
+Expr = exp.Expression
+
+PRE = "pre:"  # no plan column has a colon in its name, so none can be taken for one of these
+
+
+def column(name: str) -> exp.Column:
+    """A reference to a plan column."""
+    return exp.Column(this=exp.to_identifier(name, quoted=True))
+
+
+def pre_name(name: str) -> str:
+    """The column of a diff that carries the value `name` had before the change."""
+    return PRE + name
+
+
+def columns_of(expression: Expr) -> frozenset[str]:
+    """The plan columns that an expression looks at."""
+    return frozenset(c.name for c in expression.find_all(exp.Column))
+
+
+def substitute(expression: Expr, by: Mapping[str, Expr]) -> Expr:
+    """The expression with each plan column replaced; columns not named stay."""
+
+    def swap(node: Expr) -> Expr:
+        if isinstance(node, exp.Column) and not node.table and node.name in by:
+            replacement = by[node.name].copy()
+            needs_brackets = isinstance(replacement, (exp.Binary, exp.Unary, exp.Between, exp.In))
+            return exp.Paren(this=replacement) if needs_brackets else replacement
+        return node
+
+    if isinstance(expression, exp.Column):
+        return by[expression.name].copy() if expression.name in by else expression.copy()
+    return expression.copy().transform(swap)
+
+
+def rename(expression: Expr, by: Callable[[str], str]) -> Expr:
+    """The expression over renamed plan columns."""
+    return substitute(expression, {name: column(by(name)) for name in columns_of(expression)})
+
+
+def conjuncts(expression: Expr | None) -> list[Expr]:
+    """The terms of a conjunction, brackets dropped."""
+    if expression is None:
+        return []
+    bare = expression.unnest()
+    if isinstance(bare, exp.And):
+        return conjuncts(bare.left) + conjuncts(bare.right)
+    return [bare]
+
+
+def conjunction(terms: Iterable[Expr]) -> Expr | None:
+    """All terms joined by AND, or None where there are none."""
+    joined: Expr | None = None
+    for term in terms:
+        wrapped = exp.Paren(this=term.copy()) if isinstance(term, exp.Or) else term.copy()
+        joined = wrapped if joined is None else exp.And(this=joined, expression=wrapped)
+    return joined
+
+
+def disjunction(terms: Iterable[Expr]) -> Expr:
+    """Any of the terms; there must be one."""
+    joined: Expr | None = None
+    for term in terms:
+        wrapped = exp.Paren(this=term.copy()) if isinstance(term, exp.And) else term.copy()
+        joined = wrapped if joined is None else exp.Or(this=joined, expression=wrapped)
+    if joined is None:
+        raise ValueError("a disjunction needs a term")
+    return joined
+
+
+def both(left: Expr, right: Expr) -> Expr:
+    """left AND right."""
+    joined = conjunction([left, right])
+    assert joined is not None
+    return joined
+
+
+def same(left: Expr, right: Expr) -> Expr:
+    """Null-safe equality: IDs and group keys that are null match each other."""
+    return exp.NullSafeEQ(this=left.copy(), expression=right.copy())
+
+
+def differs(left: Expr, right: Expr) -> Expr:
+    """Null-safe inequality."""
+    return exp.NullSafeNEQ(this=left.copy(), expression=right.copy())
+
+
+def is_not_true(condition: Expr) -> Expr:
+    """FALSE or NULL. In three-valued logic NOT phi is not that: it is NULL where phi is NULL."""
+    return exp.Not(
+        this=exp.Paren(
+            this=exp.Coalesce(this=condition.copy(), expressions=[exp.false()])
+        )
+    )
+
+
+def equated_columns(condition: Expr | None) -> list[tuple[str, str]]:
+    """Pairs of plan columns that a condition equates by a plain `a = b` conjunct."""
+    pairs = []
+    for term in conjuncts(condition):
+        if isinstance(term, exp.EQ):
+            left, right = term.left.unnest(), term.right.unnest()
+            if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+                pairs.append((left.name, right.name))
+    return pairs
+
+
+def text(expression: Expr) -> str:
+    """What a person reads in a plan."""
+    return expression.sql(dialect="spark").replace("`", "")

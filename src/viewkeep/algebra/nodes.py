@@ -1,0 +1,447 @@
+"""The plan: operators over named, typed columns. Every column name is unique in the whole plan.
+
+The first five are what views are made of. The rest appear only in delta scripts, which are plans too:
+they read diffs, stored targets, and base tables before (`pre`) or after (`post`) the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from sqlglot import exp
+
+from viewkeep.algebra.expressions import Expr, column, equated_columns, pre_name
+from viewkeep.algebra.types import Type
+
+State = Literal["pre", "post"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A named, typed output of a plan operator."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Item:
+    """One output of a projection: a column and the expression that makes it."""
+
+    column: Column
+    expression: Expr
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+    @property
+    def copies(self) -> str | None:
+        """The input column that this item merely passes on, if it does."""
+        bare = self.expression.unnest()
+        return bare.name if isinstance(bare, exp.Column) else None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What an aggregate keeps for each group: a count of rows, a sum, or a count of non-null values.
+
+    `magnitude` and `mass` accompany a sum of doubles; docs/concepts explains how they bound its drift.
+    """
+
+    column: Column
+    function: Literal["rows", "sum", "count", "mass", "magnitude"]
+    argument: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A plan operator. Nodes are compared by identity and never change."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        """The same operator over other inputs."""
+        assert not inputs
+        return self
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        raise NotImplementedError(type(self).__name__)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.columns)
+
+    @cached_property
+    def by_name(self) -> dict[str, Column]:
+        return {c.name: c for c in self.columns}
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The columns that identify a row (idIVM table 1). Pass infer_ids makes sure they are there."""
+        raise NotImplementedError(type(self).__name__)
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        """Classes of columns that hold equal, non-null values in every row."""
+        return ()
+
+    def equal_to(self, name: str) -> frozenset[str]:
+        """The columns that always equal this one, itself included."""
+        return next((group for group in self.equalities if name in group), frozenset({name}))
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Node):
+    """The rows of a base table under an alias. `fields` pairs plan columns with the table's own names."""
+
+    table: str
+    alias: str
+    fields: tuple[tuple[Column, str], ...]
+    key: tuple[str, ...]
+    state: State = "post"
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(c for c, _ in self.fields)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.key
+
+    @cached_property
+    def base_name(self) -> dict[str, str]:
+        return {c.name: base for c, base in self.fields}
+
+
+@dataclass(frozen=True, eq=False)
+class Select(Node):
+    """The input's rows for which the predicate is true."""
+
+    input: Node
+    predicate: Expr
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Select:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.input.ids
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        return merge_classes(self.input.equalities, _typed_pairs(self, self.predicate))
+
+
+@dataclass(frozen=True, eq=False)
+class Project(Node):
+    """Generalized projection: one output an item. Keeps the input's duplicates."""
+
+    input: Node
+    items: tuple[Item, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Project:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(item.column for item in self.items)
+
+    @cached_property
+    def kept(self) -> dict[str, str]:
+        """Input column -> the first output that passes it on, or passes on a column equal to it."""
+        kept: dict[str, str] = {}
+        for item in self.items:
+            if item.copies is not None:
+                kept.setdefault(item.copies, item.name)
+        for name in self.input.names:
+            if name not in kept:
+                twin = next((kept[n] for n in sorted(self.input.equal_to(name)) if n in kept), None)
+                if twin is not None:
+                    kept[name] = twin
+        return kept
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.kept[name] for name in self.input.ids))
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        groups = (
+            frozenset(i.name for i in self.items if i.copies in group)
+            for group in self.input.equalities
+        )
+        return tuple(group for group in groups if len(group) > 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Join(Node):
+    """The pairs of rows for which the condition is true; None joins every pair."""
+
+    left: Node
+    right: Node
+    condition: Expr | None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Join:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.left.columns + self.right.columns
+
+    @cached_property
+    def id_of(self) -> dict[str, str]:
+        """Each ID of an input -> the ID of the join that stands for it.
+
+        IDs that the condition equates are one ID: with dp.pid = p.pid a diff on parts, known by p.pid,
+        reaches the joined rows by dp.pid, and the view need not store both.
+        """
+        stands: dict[str, str] = {}
+        for name in self.left.ids + self.right.ids:
+            earlier = next((n for n in stands if n in self.equal_to(name)), None)
+            stands[name] = stands[earlier] if earlier is not None else name
+        return stands
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.id_of.values()))
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        below = self.left.equalities + self.right.equalities
+        return merge_classes(below, _typed_pairs(self, self.condition))
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate(Node):
+    """One row a group: the group's columns, then what is kept for it. No keys: always exactly one row."""
+
+    input: Node
+    keys: tuple[str, ...]
+    measures: tuple[Measure, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Aggregate:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        keys = tuple(self.input.by_name[name] for name in self.keys)
+        return keys + tuple(measure.column for measure in self.measures)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.keys
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        groups = (group & frozenset(self.keys) for group in self.input.equalities)
+        return tuple(group for group in groups if len(group) > 1)
+
+
+# --- only in delta scripts ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Ref(Node):
+    """A relation that the script computed before, by name. Also a diff, until passes compose them."""
+
+    name: str
+    fields: tuple[Column, ...]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.fields
+
+
+@dataclass(frozen=True, eq=False)
+class Stored(Node):
+    """A materialized target (a cache, or the view's rows) as it was before this refresh."""
+
+    target: str
+    fields: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.fields
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.key
+
+
+@dataclass(frozen=True, eq=False)
+class BaseDiff(Node):
+    """A base table's i-diff, cut from its net changes: kind, key, and all columns that the plan uses.
+
+    An update diff has one row for each changed row in which a column of `changed` (the table's own
+    names) differs; it carries the values before (`pre:`) and after.
+    """
+
+    scan: Scan
+    kind: Literal["insert", "delete", "update"]
+    changed: tuple[str, ...] = ()
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        post = self.scan.columns
+        if self.kind != "update":
+            return post
+        return post + tuple(pre_column(c) for c in post if c.name not in self.scan.key)
+
+    @property
+    def name(self) -> str:
+        suffix = f"({', '.join(self.changed)})" if self.changed else ""
+        return f"{self.kind} {self.scan.alias}{suffix}"
+
+
+@dataclass(frozen=True, eq=False)
+class SemiJoin(Node):
+    """The left rows that have a right row equal on the paired columns (null-safe); `anti`: that have none."""
+
+    left: Node
+    right: Node
+    on: tuple[tuple[str, str], ...]
+    anti: bool = False
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> SemiJoin:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.left.columns
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.left.ids
+
+
+@dataclass(frozen=True, eq=False)
+class Union(Node):
+    """The rows of all parts, which have the same columns; distinct where a row may be found twice."""
+
+    parts: tuple[Node, ...]
+    distinct: bool = False
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Union:
+        return replace(self, parts=tuple(inputs))
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.parts[0].columns
+
+
+@dataclass(frozen=True, eq=False)
+class LeftJoin(Node):
+    """Every left row with its match, null-safe on the paired columns, or with nulls where there is none."""
+
+    left: Node
+    right: Node
+    on: tuple[tuple[str, str], ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> LeftJoin:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.left.columns + self.right.columns
+
+
+@dataclass(frozen=True, eq=False)
+class Empty(Node):
+    """No rows."""
+
+    fields: tuple[Column, ...]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.fields
+
+
+# --- helpers ------------------------------------------------------------------------------------------
+
+
+def pre_column(c: Column) -> Column:
+    """The column of a diff that holds the value before the change."""
+    return Column(pre_name(c.name), c.type, c.nullable)
+
+
+def passing(node: Node, names: Iterable[str]) -> Project:
+    """The projection of a node to some of its columns."""
+    return Project(node, tuple(Item(node.by_name[n], column(n)) for n in names))
+
+
+def walk(node: Node) -> Iterable[Node]:
+    """The node and all below it, top down."""
+    yield node
+    for child in node.inputs:
+        yield from walk(child)
+
+
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The plan with `change` applied to every node, bottom up. Untouched parts are the same objects."""
+    inputs = [rebuild(child, change) for child in node.inputs]
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(inputs)
+    return change(node)
+
+
+def merge_classes(
+    groups: Sequence[frozenset[str]], pairs: Iterable[tuple[str, str]]
+) -> tuple[frozenset[str], ...]:
+    """The equivalence classes after some more pairs are known to be equal."""
+    merged = list(groups)
+    for a, b in pairs:
+        touched = [g for g in merged if a in g or b in g]
+        merged = [g for g in merged if g not in touched]
+        merged.append(frozenset({a, b}).union(*touched))
+    return tuple(merged)
+
+
+def _typed_pairs(node: Node, condition: Expr | None) -> list[tuple[str, str]]:
+    # 1 = 1.00 is true, yet an INT and a DECIMAL do not hold the same value: not interchangeable.
+    types = {c.name: c.type for c in node.columns}
+    return [(a, b) for a, b in equated_columns(condition) if types[a] == types[b]]

@@ -1,0 +1,190 @@
+"""The modification log on DuckDB: DML goes through viewkeep, which logs rows before and after with it.
+
+Every statement gets a number; the rows it takes away are logged with sign -1, those it brings with +1. A
+statement may log rows that it does not change: they cancel out when the log is combined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from viewkeep.algebra.expressions import disjunction
+from viewkeep.catalog.models import Table
+from viewkeep.engines.duckdb.dialect import to_sql
+from viewkeep.errors import Unsupported
+from viewkeep.idiff.net import SEQ, SIGN
+
+SCHEMA = "viewkeep"
+_TAKEN = exp.table_("viewkeep:taken", quoted=True)
+_BROUGHT = "viewkeep_brought"
+
+
+def log_table(table: str) -> exp.Table:
+    """Where the log of a base table is kept."""
+    return exp.table_(f"log:{table.lower()}", db=SCHEMA, quoted=True)
+
+
+def create_log(con: Any, table: Table) -> None:
+    """An empty log with the table's columns, if there is none yet."""
+    columns = exp.select(
+        exp.alias_(exp.cast(exp.Literal.number(0), "BIGINT"), SEQ, quoted=True),
+        exp.alias_(exp.cast(exp.Literal.number(0), "TINYINT"), SIGN, quoted=True),
+        *(_column(c.name) for c in table.columns),
+    ).from_(base_table(table.name))
+    create = exp.Create(
+        this=log_table(table.name), kind="TABLE", exists=True, expression=columns.limit(0)
+    )
+    con.execute(to_sql(create))
+
+
+def base_table(name: str) -> exp.Table:
+    """A base table by the user's name, which may have a schema."""
+    parts = name.split(".")
+    return exp.table_(parts[-1], db=parts[-2] if len(parts) > 1 else None, quoted=True)
+
+
+def run_captured(con: Any, tree: exp.Expression, table: Table, seq: int) -> int:
+    """Runs one DML statement and logs what it did; the number of rows it affected. In a transaction."""
+    if isinstance(tree, exp.Insert):
+        return _insert(con, tree, table, seq)
+    if isinstance(tree, exp.Update):
+        _take(con, table, _alias_of(tree.this), tree.args.get("where"))
+        return _bring_returned(con, tree, table, seq)
+    if isinstance(tree, exp.Delete):
+        _take(con, table, _alias_of(tree.this), tree.args.get("where"))
+        _log_taken(con, table, seq)
+        return int(con.execute(to_sql(tree)).fetchone()[0])
+    assert isinstance(tree, exp.Merge)
+    return _merge(con, tree, table, seq)
+
+
+def _insert(con: Any, tree: exp.Insert, table: Table, seq: int) -> int:
+    if tree.args.get("overwrite"):
+        _take(con, table, None, None)
+        con.execute(to_sql(exp.Delete(this=base_table(table.name))))
+        plain = tree.copy()
+        plain.set("overwrite", False)
+        return _bring_returned(con, plain, table, seq)
+    con.execute(to_sql(exp.Drop(this=_TAKEN.copy(), kind="TABLE", exists=True)))
+    return _bring_returned(con, tree, table, seq, taken=False)
+
+
+def _bring_returned(
+    con: Any, tree: exp.Expression, table: Table, seq: int, taken: bool = True
+) -> int:
+    """Runs the statement with RETURNING: the rows as they became."""
+    if taken:
+        _log_taken(con, table, seq)
+    returning = tree.copy()
+    returning.set("returning", exp.Returning(expressions=[exp.Star()]))
+    rows = con.execute(to_sql(returning)).to_arrow_table()
+    con.register(_BROUGHT, rows)
+    try:
+        _append(con, table, seq, 1, exp.table_(_BROUGHT))
+    finally:
+        con.unregister(_BROUGHT)
+    return int(rows.num_rows)
+
+
+def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
+    """MERGE: rows that the source may reach are taken; all rows under their keys or new keys are brought."""
+    target = tree.this
+    alias = target.alias or target.name
+    reached = exp.Exists(
+        this=exp.select(exp.Literal.number(1)).from_(tree.args["using"].copy()).where(tree.args["on"].copy())
+    )
+    whens = tree.args["whens"].expressions
+    any_row = any(when.args.get("source") and not when.args.get("matched") for when in whens)
+    _take(con, table, alias, None if any_row else exp.Where(this=reached))
+    _log_taken(con, table, seq)
+    returning = _expanded(tree, table)
+    returning.set("returning", exp.Returning(expressions=[exp.Star()]))
+    rows = con.execute(to_sql(returning)).to_arrow_table()
+    con.register(_BROUGHT, rows)
+    try:
+        now = exp.select(*(_column(c.name) for c in table.columns)).from_(
+            exp.alias_(base_table(table.name), "b", table=True)
+        )
+        touched = disjunction(
+            exp.Exists(this=_same_key(source, table)) for source in (_TAKEN, exp.table_(_BROUGHT))
+        )
+        _append(con, table, seq, 1, exp.Subquery(this=now.where(touched), alias="now"))
+    finally:
+        con.unregister(_BROUGHT)
+    return int(rows.num_rows)
+
+
+def _same_key(source: exp.Expression, table: Table) -> exp.Select:
+    query = exp.select(exp.Literal.number(1)).from_(exp.alias_(source.copy(), "k", table=True))
+    for name in table.key:
+        query = query.where(exp.EQ(this=_column(name, "k"), expression=_column(name, "b")))
+    return query
+
+
+def _expanded(tree: exp.Merge, table: Table) -> exp.Merge:
+    """UPDATE SET * and INSERT *, Delta's shorthands, with all columns written out."""
+    made = tree.copy()
+    source = made.args["using"].alias or made.args["using"].name
+    names = [c.name for c in table.columns]
+    for when in made.args["whens"].expressions:
+        then = when.args["then"]
+        if isinstance(then, exp.Update) and isinstance(then.args.get("expressions"), exp.Star):
+            sets = [exp.EQ(this=_column(n), expression=_column(n, source)) for n in names]
+            when.set("then", exp.Update(expressions=sets))
+        elif isinstance(then, exp.Insert) and isinstance(then.this, exp.Star):
+            columns = exp.Tuple(expressions=[_column(n) for n in names])
+            values = exp.Tuple(expressions=[_column(n, source) for n in names])
+            when.set("then", exp.Insert(this=columns, expression=values))
+        elif isinstance(then, exp.Update):
+            for assignment in then.expressions:  # DuckDB wants SET x = ..., not SET t.x = ...
+                if isinstance(assignment.this, exp.Column):
+                    assignment.set("this", exp.Column(this=assignment.this.this.copy()))
+    return made
+
+
+def _take(con: Any, table: Table, alias: str | None, where: exp.Where | None) -> None:
+    """Sets aside the rows as they were."""
+    source = base_table(table.name)
+    query = exp.select(*(_column(c.name, alias or "b") for c in table.columns)).from_(
+        exp.alias_(source, alias or "b", table=True)
+    )
+    if where is not None:
+        query = query.where(where.this.copy())
+    props = exp.Properties(expressions=[exp.TemporaryProperty()])
+    con.execute(
+        to_sql(exp.Create(this=_TAKEN.copy(), kind="TABLE", replace=True, properties=props, expression=query))
+    )
+
+
+def _log_taken(con: Any, table: Table, seq: int) -> None:
+    _append(con, table, seq, -1, _TAKEN.copy())
+
+
+def _append(con: Any, table: Table, seq: int, sign: int, rows: exp.Expression) -> None:
+    number = exp.Literal.number(1)
+    names = [SEQ, SIGN, *(c.name for c in table.columns)]
+    query = exp.select(
+        exp.Literal.number(seq),
+        number if sign > 0 else exp.Neg(this=number),
+        *(_column(c.name) for c in table.columns),
+    ).from_(rows)
+    identifiers = [exp.to_identifier(n, quoted=True) for n in names]
+    insert = exp.Insert(
+        this=exp.Schema(this=log_table(table.name), expressions=identifiers), expression=query
+    )
+    con.execute(to_sql(insert))
+
+
+def _alias_of(target: exp.Expression) -> str:
+    if not isinstance(target, exp.Table):
+        raise Unsupported("the statement must name one table", hint="write UPDATE table SET ...")
+    return target.alias or target.name
+
+
+def _column(name: str, table: str | None = None) -> exp.Column:
+    return exp.Column(
+        this=exp.to_identifier(name, quoted=True),
+        table=exp.to_identifier(table, quoted=True) if table else None,
+    )

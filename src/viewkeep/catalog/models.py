@@ -1,0 +1,122 @@
+"""What exists: base tables and views, as every layer speaks of them, and as they are stored (JSON)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from viewkeep.algebra.types import Type
+from viewkeep.errors import CorruptCatalog
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a base table."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """Rows of this table name at most one row of `table`, by these columns."""
+
+    columns: tuple[str, ...]
+    table: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A base table. `key` is empty where none was declared; `refused` maps columns to types we lack."""
+
+    name: str
+    columns: tuple[TableColumn, ...]
+    key: tuple[str, ...]
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def column(self, name: str) -> TableColumn | None:
+        """The column of that name, whatever its case."""
+        return next((c for c in self.columns if c.name.lower() == name.lower()), None)
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, **asdict(self)})
+
+    @staticmethod
+    def from_json(text: str) -> Table:
+        doc = _load(text, "table")
+        try:
+            return Table(
+                doc["name"],
+                tuple(
+                    TableColumn(c["name"], Type(**c["type"]), c["nullable"]) for c in doc["columns"]
+                ),
+                tuple(doc["key"]),
+                tuple(
+                    ForeignKey(tuple(f["columns"]), f["table"], tuple(f["references"]))
+                    for f in doc["foreign_keys"]
+                ),
+                doc["refused"],
+            )
+        except (KeyError, TypeError) as problem:
+            raise _corrupt("table", str(problem)) from problem
+
+
+@dataclass(frozen=True)
+class View:
+    """A materialized view: its definition, its options, and the base tables as they were at CREATE."""
+
+    name: str
+    sql: str
+    options: Mapping[str, str]
+    tables: tuple[Table, ...]
+
+    @property
+    def strategy(self) -> str:
+        """The strategy asked for in WITH (strategy = ...): `id` unless said otherwise."""
+        return self.options.get("strategy", "id")
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "name": self.name,
+                "sql": self.sql,
+                "options": dict(self.options),
+                "tables": [json.loads(t.to_json()) for t in self.tables],
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str) -> View:
+        doc = _load(text, "view")
+        try:
+            tables = tuple(Table.from_json(json.dumps(t)) for t in doc["tables"])
+            return View(doc["name"], doc["sql"], doc["options"], tables)
+        except (KeyError, TypeError) as problem:
+            raise _corrupt("view", str(problem)) from problem
+
+
+def _load(text: str, what: str) -> dict[str, Any]:
+    try:
+        doc = json.loads(text)
+    except (ValueError, TypeError) as problem:
+        raise _corrupt(what, str(problem)) from problem
+    if not isinstance(doc, dict) or doc.get("format") != FORMAT:
+        found = doc.get("format") if isinstance(doc, dict) else type(doc).__name__
+        raise _corrupt(what, f"format {found!r} where {FORMAT} was expected")
+    return doc
+
+
+def _corrupt(what: str, detail: str) -> CorruptCatalog:
+    return CorruptCatalog(
+        f"viewkeep's own record of a {what} cannot be read: {detail}",
+        hint="restore it from a backup, or drop the viewkeep schema and create the views again; "
+        "base tables are not affected",
+    )

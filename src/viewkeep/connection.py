@@ -1,0 +1,426 @@
+"""The connection: SQL and Python calls in, engine calls out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sqlglot import exp
+
+from viewkeep.algebra import types as t
+from viewkeep.algebra.printing import line, tree
+from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View
+from viewkeep.engines.contract import Engine
+from viewkeep.errors import (
+    AlreadyExists,
+    DependentViews,
+    NoKey,
+    SyntaxProblem,
+    TypeMismatch,
+    UnknownColumn,
+    UnknownTable,
+    UnknownView,
+    Unsupported,
+    ViewkeepError,
+)
+from viewkeep.frontend.binder import bind
+from viewkeep.frontend.statements import (
+    CreateView,
+    OnView,
+    Plain,
+    Statement,
+    parse,
+    parse_sql,
+    place_of,
+    split,
+)
+from viewkeep.passes.compiler import Compiled, compile_view
+from viewkeep.results import Explanation, Refresh, Result, Verification, ViewStatus
+
+_OPTIONS = {"strategy": ("id", "tuple")}
+_DML = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
+
+
+def _silent(_: str) -> None:
+    """Progress that nobody watches."""
+
+
+class Connection:
+    """An open warehouse: tables, materialized views, and the engine that keeps them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.progress: Callable[[str], None] = _silent
+        self._compiled: dict[tuple[str, str], Compiled] = {}
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the engine; a connection is not used after it."""
+        self.engine.close()
+
+    # --- SQL ---
+
+    def sql(self, text: str) -> Result:
+        """Runs one statement, or several separated by semicolons, and gives back the last one's result."""
+        statements = list(split(text))
+        if not statements:
+            raise SyntaxProblem("there is no statement here", hint="write one SQL statement")
+        result = None
+        for statement in statements:
+            result = self.run(statement)
+        assert result is not None
+        return result
+
+    def run(self, statement: Statement) -> Result:
+        """Runs one statement."""
+        parsed = parse(statement)
+        if isinstance(parsed, CreateView):
+            return self._create_view(parsed)
+        if isinstance(parsed, OnView):
+            return self._on_view(parsed)
+        assert isinstance(parsed, Plain)
+        return self._plain(parsed)
+
+    def _plain(self, statement: Plain) -> Result:
+        node, text = statement.tree, statement.text
+        if isinstance(node, exp.Create) and (node.kind or "").upper() == "TABLE":
+            return self._create_table(node, text)
+        if isinstance(node, _DML):
+            self._refuse_view_as_target(node, text)
+            return self.engine.run_dml(node, text)
+        if isinstance(node, exp.Query):
+            return self.engine.run_query(node, text)
+        if isinstance(node, exp.Drop) and (node.args.get("kind") or "").upper() == "TABLE":
+            return self._drop_table(node)
+        if isinstance(node, exp.Alter) and (key := _added_key(node)) is not None:
+            return self._declare_key(node, key)
+        return self.engine.run_other(node, text)
+
+    def _refuse_view_as_target(self, node: exp.Expression, text: str) -> None:
+        target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+        name = ".".join(part.name for part in target.parts) if isinstance(target, exp.Table) else ""
+        if any(view.name.lower() == name.lower() for view in self.engine.views()):
+            raise Unsupported(
+                f"{name} is a materialized view, which nobody writes to",
+                hint="change its base tables and refresh it",
+                place=place_of(target, text),
+            )
+
+    # --- tables ---
+
+    def _create_table(self, node: exp.Create, text: str) -> Result:
+        table = self._table_of(node, text)
+        if any(view.name.lower() == table.name.lower() for view in self.engine.views()):
+            raise AlreadyExists(f"{table.name} is a materialized view", hint="use another name")
+        self.engine.create_table(node, table)
+        key = f" with key ({', '.join(table.key)})" if table.key else " without a key"
+        return Result("create_table", message=f"created table {table.name}{key}")
+
+    def _table_of(self, node: exp.Create, text: str) -> Table:
+        schema = node.this
+        target = schema.this if isinstance(schema, exp.Schema) else schema
+        name = ".".join(part.name for part in target.parts)
+        if not isinstance(schema, exp.Schema):
+            if node.expression is None:
+                raise SyntaxProblem("a table needs columns", hint="CREATE TABLE t (a INT, PRIMARY KEY (a))")
+            return Table(name, self.engine.describe_query(node.expression), ())  # type: ignore[attr-defined]
+        columns: list[TableColumn] = []
+        key: tuple[str, ...] = ()
+        foreign: list[ForeignKey] = []
+        for part in schema.expressions:
+            if isinstance(part, exp.Constraint):
+                part = part.expressions[0]
+            if isinstance(part, exp.ColumnDef):
+                made, is_key, reference = _column_def(part, text)
+                columns.append(made)
+                key = (made.name,) if is_key else key
+                foreign += [reference] if reference else []
+            elif isinstance(part, exp.PrimaryKey):
+                key = tuple(e.name for e in part.expressions)
+            elif isinstance(part, exp.ForeignKey):
+                foreign.append(_foreign_key(part))
+            else:
+                raise Unsupported(
+                    f"{part.sql('spark')} cannot stand in CREATE TABLE",
+                    hint="columns, PRIMARY KEY and FOREIGN KEY can",
+                    place=place_of(part, text),
+                )
+        by_lower = {c.name.lower(): c.name for c in columns}
+        if len(by_lower) < len(columns):
+            raise TypeMismatch("two columns have the same name", hint="name each column once")
+        for k in key:
+            if k.lower() not in by_lower:
+                raise UnknownColumn(
+                    f"the key names {k}, which is no column", hint=f"columns: {', '.join(by_lower.values())}"
+                )
+        return Table(name, tuple(columns), tuple(by_lower[k.lower()] for k in key), tuple(foreign))
+
+    def _drop_table(self, node: exp.Drop) -> Result:
+        name = ".".join(part.name for part in node.this.parts)
+        readers = [
+            view.name
+            for view in self.engine.views()
+            if any(table.name.lower() == name.lower() for table in view.tables)
+        ]
+        if readers:
+            raise DependentViews(
+                f"table {name} is read by {', '.join(readers)}",
+                hint=f"DROP MATERIALIZED VIEW {readers[0]} first",
+            )
+        self.engine.drop_table(name, bool(node.args.get("exists")))
+        return Result("drop", message=f"dropped table {name}")
+
+    def _declare_key(self, node: exp.Alter, key: tuple[str, ...]) -> Result:
+        name = ".".join(part.name for part in node.this.parts)
+        table = self.engine.find_table(name)
+        if table is None:
+            raise UnknownTable(f"there is no table {name}", hint="check the spelling")
+        for k in key:
+            if table.column(k) is None:
+                known = ", ".join(c.name for c in table.columns)
+                raise UnknownColumn(f"{name} has no column {k}", hint=f"there are: {known}")
+        exact = tuple(table.column(k).name for k in key)  # type: ignore[union-attr]
+        self.engine.declare_key(table, exact)
+        return Result("create_table", message=f"the key of {name} is ({', '.join(exact)})")
+
+    # --- views ---
+
+    def _create_view(self, statement: CreateView) -> Result:
+        existing = self._find(statement.name)
+        if existing is not None and statement.if_not_exists:
+            return Result("create_view", message=f"{statement.name} exists already")
+        if existing is not None and not statement.replace:
+            raise AlreadyExists(
+                f"{statement.name} exists already",
+                hint=f"DROP MATERIALIZED VIEW {statement.name} first, or use CREATE OR REPLACE",
+            )
+        for option, value in statement.options.items():
+            if option not in _OPTIONS or value not in _OPTIONS[option]:
+                allowed = "; ".join(f"{k} = {' | '.join(v)}" for k, v in _OPTIONS.items())
+                raise Unsupported(f"there is no option {option} = {value}", hint=f"options: {allowed}")
+        view, compiled = self._define(statement)
+        if existing is not None:
+            self.engine.drop_view(existing, self._compile(existing))
+        rows = self.engine.create_view(view, compiled, self.progress)
+        return Result(
+            "create_view", message=f"created materialized view {view.name}: {rows} rows", detail=rows
+        )
+
+    def _define(self, statement: CreateView) -> tuple[View, Compiled]:
+        """Binds and compiles a new view against the tables as they are now."""
+        used: dict[str, Table] = {}
+        views = {view.name.lower() for view in self.engine.views()}
+
+        def find(name: str) -> Table | None:
+            if name.lower() in views:
+                raise Unsupported(
+                    f"{name} is a materialized view; views over views are not supported yet",
+                    hint="write its query as a CTE",
+                )
+            table = self.engine.find_table(name)
+            if table is not None:
+                used[table.name] = table
+            return table
+
+        query = parse_sql(statement.query, start=statement.query_start, whole=statement.text)
+        bound = bind(query, find, statement.text, statement.query_start)
+        strategy = statement.options.get("strategy", "id")
+        compiled = compile_view(bound, used, strategy)
+        tables = tuple(_only_used(table, compiled) for table in used.values())
+        view = View(statement.name, statement.query, statement.options, tables)
+        self._compiled[view.name, view.to_json()] = compiled
+        return view, compiled
+
+    def _compile(self, view: View) -> Compiled:
+        """A stored view's definition, compiled against the tables as they were when it was made."""
+        key = (view.name, view.to_json())
+        if key not in self._compiled:
+            tables = {table.name.lower(): table for table in view.tables}
+            bound = bind(parse_sql(view.sql), lambda n: tables.get(n.lower()), view.sql)
+            self._compiled[key] = compile_view(
+                bound, {table.name: table for table in view.tables}, view.strategy
+            )
+        return self._compiled[key]
+
+    def _find(self, name: str) -> View | None:
+        return next((v for v in self.engine.views() if v.name.lower() == name.lower()), None)
+
+    def _view(self, name: str) -> View:
+        view = self._find(name)
+        if view is None:
+            known = ", ".join(v.name for v in self.engine.views())
+            raise UnknownView(
+                f"there is no materialized view {name}",
+                hint=f"there are: {known}" if known else "create one with CREATE MATERIALIZED VIEW",
+            )
+        return view
+
+    def _on_view(self, statement: OnView) -> Result:
+        if statement.verb == "refresh":
+            names = [statement.name] if statement.name else []
+            done = self.refresh(*names, full=statement.full)
+            return Result("refresh", detail=done)
+        if statement.verb == "show":
+            return _shown(self.status())
+        assert statement.name is not None
+        if statement.verb == "explain":
+            explanation = self.explain(statement.name)
+            return Result("explain", message=str(explanation), detail=explanation)
+        if statement.verb == "verify":
+            verified = self.verify(statement.name)
+            return Result("verify", message=str(verified), detail=verified)
+        if statement.if_exists and self._find(statement.name) is None:
+            return Result("drop", message=f"there is no view {statement.name}")
+        self.drop(statement.name)
+        return Result("drop", message=f"dropped materialized view {statement.name}")
+
+    # --- Python ---
+
+    def refresh(self, *views: str, full: bool = False) -> list[Refresh]:
+        """Brings the named views up to date, or all; together they show one version of the tables."""
+        chosen = [self._view(name) for name in views] if views else self.engine.views()
+        pairs = [(view, self._compile(view)) for view in chosen]
+        return self.engine.refresh_together(pairs, full, self.progress)
+
+    def explain(self, view: str) -> Explanation:
+        """What a refresh of the view does."""
+        found = self._view(view)
+        compiled = self._compile(found)
+        script, fired = compiled.instantiated(compiled.everything())
+        caches = [
+            f"{target.role} {target.name}: {', '.join(target.node.names)}"
+            f"  [{', '.join(target.node.ids)}]"
+            for target in script.targets
+        ]
+        caches += compiled.placement.reasons
+        diffs = [
+            f"{node.alias}: {diff.schema()}" for node, diff in fired if hasattr(node, "alias")
+        ]
+        rules = "\n".join(f"{diff.rule}: {diff.schema()}  at {line(node)}" for node, diff in fired)
+        composed = "\n".join(f"{let.name} :=\n{tree(let.query, depth=1)}" for let in script.lets)
+        for apply in script.applies:
+            for diff in apply.diffs:
+                composed += f"\napply {diff.schema()} to {apply.target.name} :=\n{tree(diff.query, depth=1)}"
+        steps = [(name, tree(plan, ids=name == "infer_ids")) for name, plan in compiled.steps]
+        steps += [
+            ("place_caches", "\n".join(caches)),
+            ("instantiate", rules),
+            ("compose and minimize", composed.strip()),
+        ]
+        return Explanation(
+            found.name,
+            tree(compiled.plan, ids=True),
+            caches,
+            diffs,
+            self.engine.explain(found, compiled),
+            steps,
+        )
+
+    def verify(self, view: str) -> Verification:
+        """Recomputes the view's query at the versions that the view shows, and compares."""
+        found = self._view(view)
+        return self.engine.verify(found, self._compile(found))
+
+    def status(self) -> list[ViewStatus]:
+        """All views, where each stands."""
+        return [self._status(view) for view in self.engine.views()]
+
+    def _status(self, view: View) -> ViewStatus:
+        compiled = self._compile(view)
+        tables = tuple(table.name for table in view.tables)
+        caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
+        try:
+            standing = self.engine.standing(view, compiled)
+        except ViewkeepError as problem:
+            return ViewStatus(
+                view.name, 0, 0, True, view.strategy, None, {}, tables, caches, problem.message
+            )
+        return ViewStatus(
+            view.name,
+            standing.rows,
+            standing.pending,
+            standing.pending > 0,
+            view.strategy,
+            standing.refreshed,
+            dict(standing.versions),
+            tables,
+            caches,
+        )
+
+    def drop(self, view: str) -> None:
+        """Removes a materialized view and all that was stored for it."""
+        found = self._view(view)
+        self.engine.drop_view(found, self._compile(found))
+
+
+def _only_used(table: Table, compiled: Compiled) -> Table:
+    """The table with the columns that the view reads: others may come, go and change."""
+    used = {base for scan in compiled.scans if scan.table == table.name for _, base in scan.fields}
+    columns = tuple(c for c in table.columns if c.name in used)
+    return Table(table.name, columns, table.key, table.foreign_keys)
+
+
+def _added_key(node: exp.Alter) -> tuple[str, ...] | None:
+    for action in node.args.get("actions") or []:
+        if isinstance(action, exp.AddConstraint):
+            for part in action.expressions:
+                inner = part.expressions[0] if isinstance(part, exp.Constraint) else part
+                if isinstance(inner, exp.PrimaryKey):
+                    return tuple(e.name for e in inner.expressions)
+    return None
+
+
+def _column_def(part: exp.ColumnDef, text: str) -> tuple[TableColumn, bool, ForeignKey | None]:
+    kind = t.from_sql(part.args["kind"]) if part.args.get("kind") else None
+    if kind is None:
+        shown = part.args["kind"].sql("spark") if part.args.get("kind") else "no type"
+        raise Unsupported(
+            f"column {part.name} has {shown}, which viewkeep does not keep",
+            hint="use BOOLEAN, an integer type, DOUBLE, DECIMAL, STRING, DATE or TIMESTAMP",
+            place=place_of(part, text),
+        )
+    nullable, is_key, reference = True, False, None
+    for constraint in part.args.get("constraints") or []:
+        rule = constraint.args["kind"]
+        if isinstance(rule, exp.NotNullColumnConstraint):
+            nullable = bool(rule.args.get("allow_null"))
+        elif isinstance(rule, exp.PrimaryKeyColumnConstraint):
+            is_key = True
+        elif isinstance(rule, exp.Reference):
+            table, columns = _referenced(rule)
+            reference = ForeignKey((part.name,), table, columns)
+        else:
+            raise Unsupported(
+                f"{rule.sql('spark')} on a column is not supported",
+                hint="NOT NULL, PRIMARY KEY and REFERENCES are",
+                place=place_of(part, text),
+            )
+    return TableColumn(part.name, kind, nullable and not is_key), is_key, reference
+
+
+def _foreign_key(part: exp.ForeignKey) -> ForeignKey:
+    table, columns = _referenced(part.args["reference"])
+    return ForeignKey(tuple(e.name for e in part.expressions), table, columns)
+
+
+def _referenced(rule: exp.Reference) -> tuple[str, tuple[str, ...]]:
+    target = rule.this
+    if isinstance(target, exp.Schema):
+        return target.this.name, tuple(e.name for e in target.expressions)
+    return target.name, ()
+
+
+def _shown(statuses: Iterable[ViewStatus]) -> Result:
+    columns = ("view", "rows", "pending", "strategy", "refreshed", "tables")
+    rows: list[tuple[Any, ...]] = [
+        (s.view, s.rows, s.pending, s.strategy, s.refreshed, ", ".join(s.tables)) for s in statuses
+    ]
+    return Result("show", columns, tuple(rows))
+
+
+__all__ = ["Connection", "NoKey"]

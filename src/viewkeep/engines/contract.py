@@ -1,0 +1,86 @@
+"""What an engine is: the one place where the rest of viewkeep meets Spark, DuckDB or another database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from sqlglot import exp
+
+from viewkeep.catalog.models import Table, View
+from viewkeep.passes.compiler import Compiled
+from viewkeep.results import Refresh, Result, Verification
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a view stands: the base versions it shows, and how many logged changes lie past them."""
+
+    rows: int
+    pending: int
+    refreshed: datetime | None
+    versions: Mapping[str, int]
+
+
+class Engine(Protocol):
+    """An engine holds base tables, captures their changes, and keeps views."""
+
+    name: str
+    dialect: str
+
+    def find_table(self, name: str) -> Table | None:
+        """A base table as it is now."""
+
+    def create_table(self, tree: exp.Create, table: Table) -> None:
+        """Creates a base table with a declared key."""
+
+    def declare_key(self, table: Table, key: Sequence[str]) -> None:
+        """Declares the key of a table that exists; its rows must be unique by it."""
+
+    def drop_table(self, name: str, if_exists: bool) -> None:
+        """Drops a base table that no view reads."""
+
+    def run_dml(self, tree: exp.Expression, text: str) -> Result:
+        """INSERT, UPDATE, DELETE or MERGE of the user's own, its changes captured."""
+
+    def run_query(self, tree: exp.Expression, text: str) -> Result:
+        """A SELECT of the user's own."""
+
+    def run_other(self, tree: exp.Expression, text: str) -> Result:
+        """Any other statement that the engine understands."""
+
+    def views(self) -> list[View]:
+        """All materialized views, in the order in which they were created."""
+
+    def create_view(self, view: View, compiled: Compiled, progress: Progress) -> int:
+        """Fills and registers a view; the number of its rows. On failure nothing of it stays."""
+
+    def drop_view(self, view: View, compiled: Compiled) -> None:
+        """Removes a view and all that was stored for it."""
+
+    def refresh(self, view: View, compiled: Compiled, full: bool, progress: Progress) -> Refresh:
+        """Brings a view up to date, or changes nothing."""
+
+    def refresh_together(
+        self, views: Sequence[tuple[View, Compiled]], full: bool, progress: Progress
+    ) -> list[Refresh]:
+        """Brings views to one common version of their base tables."""
+
+    def verify(self, view: View, compiled: Compiled) -> Verification:
+        """Recomputes the query at the versions that the view shows, and compares."""
+
+    def standing(self, view: View, compiled: Compiled) -> Standing:
+        """Where a view stands."""
+
+    def sql(self, tree: exp.Expression, pretty: bool = False) -> str:
+        """A syntax tree in the engine's own words."""
+
+    def explain(self, view: View, compiled: Compiled) -> list[tuple[str, str]]:
+        """The delta script for every kind of change: a title and the engine's SQL for each step."""
+
+    def close(self) -> None:
+        """Lets go of what the engine holds."""

@@ -1,0 +1,67 @@
+"""viewkeep's syntax trees in DuckDB's words, with Spark's meaning."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from viewkeep.frontend.typing import QUOTIENT
+
+
+def to_sql(tree: exp.Expression, pretty: bool = False) -> str:
+    """The tree as DuckDB SQL."""
+    return tree.copy().transform(_translate).sql(dialect="duckdb", pretty=pretty)
+
+
+def _translate(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.DataType) and node.this in (
+        exp.DataType.Type.TIMESTAMPTZ,
+        exp.DataType.Type.TIMESTAMPLTZ,
+    ):
+        return exp.DataType(this=exp.DataType.Type.TIMESTAMP)
+    if isinstance(node, exp.Anonymous) and node.name.lower() == QUOTIENT:
+        return _quotient(node)
+    return node
+
+
+def _quotient(node: exp.Anonymous) -> exp.Expression:
+    """Exact decimal division, half up, in 128-bit integers: DuckDB's own `/` answers a double.
+
+    n / d at scale s is (2 |N| 10^k + |D|) // (2 |D|), signed, where N and D are n and d without their
+    decimal points and k = s - scale(n) + scale(d).
+    """
+    top, bottom = node.expressions[0], node.expressions[1]
+    precision, scale, _, top_scale, _, bottom_scale = (int(e.name) for e in node.expressions[2:])
+    shift = scale - top_scale + bottom_scale
+    whole_top, whole_bottom = _unscaled(top, top_scale), _unscaled(bottom, bottom_scale)
+    if shift >= 0:
+        whole_top = exp.Mul(this=whole_top, expression=_hugeint(10**shift))
+    else:
+        whole_bottom = exp.Mul(this=whole_bottom, expression=_hugeint(10**-shift))
+    size_top, size_bottom = exp.Abs(this=whole_top), exp.Abs(this=whole_bottom)
+    doubled = exp.Mul(this=_hugeint(2), expression=size_top)
+    rounded = exp.Paren(this=exp.Add(this=doubled, expression=size_bottom))
+    divisor = exp.Paren(this=exp.Mul(this=_hugeint(2), expression=size_bottom.copy()))
+    size = exp.IntDiv(this=rounded, expression=divisor)
+    negative = exp.NEQ(
+        this=exp.Paren(this=exp.LT(this=top.copy(), expression=exp.Literal.number(0))),
+        expression=exp.Paren(this=exp.LT(this=bottom.copy(), expression=exp.Literal.number(0))),
+    )
+    signed = exp.Case(ifs=[exp.If(this=negative, true=exp.Neg(this=exp.Paren(this=size)))], default=size.copy())
+    unit = exp.Cast(this=exp.Literal.number(f"{10**-scale:.{scale}f}"), to=_decimal(scale + 1, scale))
+    value = exp.Mul(this=exp.Cast(this=signed, to=_decimal(38 - scale, 0)), expression=unit)
+    return exp.Cast(this=value, to=_decimal(precision, scale))
+
+
+def _unscaled(value: exp.Expression, scale: int) -> exp.Expression:
+    shifted = exp.Mul(this=exp.Paren(this=value.copy()), expression=exp.Literal.number(10**scale))
+    return exp.Cast(this=shifted, to=exp.DataType.build("HUGEINT", dialect="duckdb"))
+
+
+def _hugeint(value: int) -> exp.Expression:
+    return exp.Cast(
+        this=exp.Literal.number(value), to=exp.DataType.build("HUGEINT", dialect="duckdb")
+    )
+
+
+def _decimal(precision: int, scale: int) -> exp.DataType:
+    return exp.DataType.build(f"DECIMAL({precision},{scale})", dialect="duckdb")

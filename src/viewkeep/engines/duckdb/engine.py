@@ -1,0 +1,518 @@
+"""DuckDB: embedded, in one process. A refresh is one transaction."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from viewkeep.algebra import types as t
+from viewkeep.algebra.nodes import Scan
+from viewkeep.capture.duckdb import base_table, log_table, run_captured
+from viewkeep.catalog.models import Table, TableColumn, View
+from viewkeep.engines.contract import Progress, Standing
+from viewkeep.engines.duckdb.dialect import to_sql
+from viewkeep.engines.initial import fill_queries, shown
+from viewkeep.engines.report import check_tables, refreshed, verification
+from viewkeep.errors import (
+    AlreadyExists,
+    DependentViews,
+    DuplicateKey,
+    EngineError,
+    UnknownTable,
+    ViewkeepError,
+    WarehouseHeld,
+)
+from viewkeep.idiff.net import NET_KIND, SEQ, net_changes, non_keys, pre_name, summary
+from viewkeep.passes.compiler import Compiled
+from viewkeep.results import Refresh, Result, Verification
+from viewkeep.script.model import Script
+from viewkeep.script.plan import Statements, statements
+from viewkeep.script.render import Renderer
+from viewkeep.store.duckdb import Store, target_table
+
+_TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
+
+
+class DuckDBNames:
+    """Where the leaves of a plan are, for one view."""
+
+    def __init__(self, view: str, tables: Sequence[Table]) -> None:
+        self._view = view
+        self._tables = {table.name: table for table in tables}
+
+    def table(self, scan: Scan) -> exp.Expression:
+        """The table as it is, or as it was: without the rows that changed, with what they were."""
+        if scan.state == "post":
+            return base_table(scan.table)
+        table = self._tables[scan.table]
+        same = exp.select(exp.Literal.number(1)).from_(exp.alias_(self.net(scan.table), "n", table=True))
+        for key in table.key:
+            same = same.where(exp.EQ(this=_of("n", key), expression=_of("b", key)))
+        names = [base for _, base in scan.fields]
+        kept = (
+            exp.select(*(_of("b", n) for n in names))
+            .from_(exp.alias_(base_table(scan.table), "b", table=True))
+            .where(exp.Not(this=exp.Exists(this=same)))
+        )
+        old = exp.select(
+            *(
+                exp.alias_(_bare(n if n in table.key else pre_name(n)), n, quoted=True)
+                for n in names
+            )
+        )
+        old = old.from_(self.net(scan.table)).where(
+            exp.NEQ(this=_bare(NET_KIND), expression=exp.Literal.string("insert"))
+        )
+        return exp.Subquery(this=exp.Union(this=kept, expression=old, distinct=False))
+
+    def net(self, table: str) -> exp.Expression:
+        return exp.table_(f"viewkeep:net:{table.lower()}", quoted=True)
+
+    def ref(self, name: str) -> exp.Expression:
+        return exp.table_(f"viewkeep:{name}", quoted=True)
+
+    def stored(self, target: str) -> exp.Expression:
+        return target_table(self._view, target)
+
+
+class DuckDBEngine:
+    """One DuckDB database, opened by this process."""
+
+    name = "duckdb"
+    dialect = "duckdb"
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._con = duckdb.connect(path or ":memory:")
+        except duckdb.IOException as problem:
+            if "lock" in str(problem).lower():
+                raise WarehouseHeld(
+                    f"{path} is open in another process",
+                    hint="close it there, or wait until it is done",
+                ) from problem
+            raise EngineError(f"{path} cannot be opened: {problem}", hint="check the path") from problem
+        self._lock = threading.RLock()
+        self._prepared: dict[tuple[str, int], tuple[Script, list[tuple[str, Any]], list[tuple[str, Any]]]] = {}
+        try:
+            self._store = Store(self._con)
+        except ViewkeepError:
+            self._con.close()
+            raise
+
+    def close(self) -> None:
+        self._con.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            self._con.execute("BEGIN")
+            try:
+                yield
+            except BaseException:
+                self._con.execute("ROLLBACK")
+                raise
+            self._con.execute("COMMIT")
+
+    # --- base tables ---
+
+    def find_table(self, name: str) -> Table | None:
+        schema, _, bare = name.rpartition(".")
+        rows = self._con.execute(
+            "SELECT column_name, data_type, is_nullable, table_name FROM duckdb_columns() "
+            "WHERE lower(table_name) = lower(?) AND database_name = current_database() "
+            "AND lower(schema_name) = lower(coalesce(nullif(?, ''), current_schema())) "
+            "AND table_oid IN (SELECT table_oid FROM duckdb_tables()) ORDER BY column_index",
+            [bare, schema],
+        ).fetchall()
+        if not rows:
+            return None
+        columns, refused = [], {}
+        for column_name, type_name, nullable, _ in rows:
+            kind = _parse_type(type_name)
+            if kind is None:
+                refused[column_name] = type_name
+            else:
+                columns.append(TableColumn(column_name, kind, bool(nullable)))
+        key = self._con.execute(
+            "SELECT constraint_column_names FROM duckdb_constraints() "
+            "WHERE constraint_type = 'PRIMARY KEY' AND lower(table_name) = lower(?) "
+            "AND database_name = current_database() "
+            "AND lower(schema_name) = lower(coalesce(nullif(?, ''), current_schema()))",
+            [bare, schema],
+        ).fetchone()
+        doc = self._store.table_doc(name)
+        return Table(
+            name, tuple(columns), tuple(key[0]) if key else (), doc.foreign_keys if doc else (), refused
+        )
+
+    def create_table(self, tree: exp.Create, table: Table) -> None:
+        if self.find_table(table.name) is not None:
+            if tree.args.get("exists"):
+                return
+            raise AlreadyExists(
+                f"table {table.name} exists already", hint="drop it first, or use IF NOT EXISTS"
+            )
+        definitions: list[exp.Expression] = []
+        for c in table.columns:
+            required = not c.nullable or c.name in table.key
+            constraints = [exp.ColumnConstraint(kind=exp.NotNullColumnConstraint())] if required else []
+            definitions.append(
+                exp.ColumnDef(this=_identifier(c.name), kind=c.type.sql(), constraints=constraints)
+            )
+        if table.key:
+            definitions.append(exp.PrimaryKey(expressions=[_identifier(k) for k in table.key]))
+        create = exp.Create(
+            this=exp.Schema(this=base_table(table.name), expressions=definitions), kind="TABLE"
+        )
+        query = tree.expression
+        with self._transaction():
+            self._con.execute(to_sql(create))
+            if query is not None:
+                insert = exp.Insert(this=base_table(table.name), expression=query.copy())
+                self._checked(to_sql(insert))
+            self._store.save_table(table)
+
+    def describe_query(self, tree: exp.Expression) -> tuple[TableColumn, ...]:
+        """The columns of a query, for CREATE TABLE ... AS."""
+        rows = self._checked(f"DESCRIBE {to_sql(tree)}").fetchall()
+        return tuple(TableColumn(r[0], _parse_type(r[1]) or t.STRING) for r in rows)
+
+    def declare_key(self, table: Table, key: Sequence[str]) -> None:
+        columns = [_identifier(k) for k in key]
+        alter = exp.Alter(
+            this=base_table(table.name),
+            kind="TABLE",
+            actions=[exp.AddConstraint(expressions=[exp.PrimaryKey(expressions=columns)])],
+        )
+        self._checked(to_sql(alter))
+
+    def drop_table(self, name: str, if_exists: bool) -> None:
+        with self._transaction():
+            self._checked(to_sql(exp.Drop(this=base_table(name), kind="TABLE", exists=if_exists)))
+            self._store.remove_table(name)
+
+    # --- the user's statements ---
+
+    def run_dml(self, tree: exp.Expression, text: str) -> Result:
+        target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+        name = ".".join(part.name for part in target.parts)
+        table = self.find_table(name)
+        if table is None:
+            raise UnknownTable(f"there is no table {name}", hint="create it first; views are read-only")
+        tracked = self._tracked(table.name)
+        with self._transaction():
+            try:
+                if tracked is None:
+                    count = int(self._con.execute(to_sql(tree)).fetchone()[0])
+                else:
+                    count = run_captured(self._con, tree, tracked, self._store.next_seq())
+            except duckdb.Error as problem:
+                raise self._translated(problem) from problem
+        return Result("dml", message=f"{count} rows", detail=count)
+
+    def _tracked(self, name: str) -> Table | None:
+        """The table as it was when a view first read it, if one does."""
+        for entry in self._store.entries():
+            for table in entry.view.tables:
+                if table.name.lower() == name.lower():
+                    return table
+        return None
+
+    def run_query(self, tree: exp.Expression, text: str) -> Result:
+        cursor = self._checked(to_sql(tree))
+        columns = tuple(d[0] for d in cursor.description)
+        frame = cursor.to_arrow_table()
+        rows = tuple(zip(*(c.to_pylist() for c in frame.columns), strict=True)) if columns else ()
+        return Result("select", columns, rows, frame=lambda: frame)
+
+    def run_other(self, tree: exp.Expression, text: str) -> Result:
+        if isinstance(tree, exp.Alter):
+            name = ".".join(part.name for part in tree.this.parts)
+            if self._tracked(name) is not None:
+                raise DependentViews(
+                    f"table {name} is read by a view", hint="drop the views that read it first"
+                )
+        self._checked(to_sql(tree))
+        return Result("dml", message="done")
+
+    def _checked(self, sql: str) -> Any:
+        try:
+            return self._con.execute(sql)
+        except duckdb.Error as problem:
+            raise self._translated(problem) from problem
+
+    def _translated(self, problem: duckdb.Error) -> ViewkeepError:
+        text = str(problem).strip()
+        if isinstance(problem, duckdb.ConstraintException) and "uplicate key" in text:
+            return DuplicateKey(
+                text.splitlines()[0], hint="a key names one row: update that row, or use another key"
+            )
+        first, _, rest = text.partition("\n")
+        return EngineError(first, hint=rest.strip() or "correct the statement and run it again")
+
+    # --- views ---
+
+    def views(self) -> list[View]:
+        return [entry.view for entry in self._store.entries()]
+
+    def create_view(self, view: View, compiled: Compiled, progress: Progress) -> int:
+        if self._exists(view.name):
+            raise AlreadyExists(
+                f"{view.name} exists already", hint="DROP MATERIALIZED VIEW or DROP TABLE it first"
+            )
+        names = DuckDBNames(view.name, view.tables)
+        with self._transaction():
+            try:
+                for table in view.tables:
+                    self._store.start_log(table)
+                rows = self._fill(view, compiled, names, progress)
+                body = shown(compiled, names)
+                self._con.execute(
+                    to_sql(exp.Create(this=base_table(view.name), kind="VIEW", expression=body))
+                )
+            except duckdb.Error as problem:
+                raise self._translated(problem) from problem
+            self._store.add_view(view, self._store.last_seq())
+        return rows
+
+    def _exists(self, name: str) -> bool:
+        row = self._con.execute(
+            "SELECT count(*) FROM information_schema.tables WHERE lower(table_name) = lower(?) "
+            "AND table_catalog = current_database() AND table_schema = current_schema()",
+            [name.rpartition(".")[2]],
+        ).fetchone()
+        return bool(row[0])
+
+    def _fill(self, view: View, compiled: Compiled, names: DuckDBNames, progress: Progress) -> int:
+        """Computes every target from scratch; the number of the view's rows."""
+        rows = 0
+        for target, query in fill_queries(compiled, names):
+            progress(f"computing {target.role} {target.name} of {view.name}")
+            create = exp.Create(
+                this=target_table(view.name, target.name), kind="TABLE", replace=True, expression=query
+            )
+            rows = int(self._con.execute(to_sql(create)).fetchone()[0])
+        return rows
+
+    def drop_view(self, view: View, compiled: Compiled) -> None:
+        with self._transaction():
+            self._con.execute(to_sql(exp.Drop(this=base_table(view.name), kind="VIEW", exists=True)))
+            for target in compiled.placement.targets:
+                table = target_table(view.name, target.name)
+                self._con.execute(to_sql(exp.Drop(this=table, kind="TABLE", exists=True)))
+            self._store.remove_view(view.name)
+            for table_ in view.tables:
+                if self._tracked(table_.name) is None:
+                    self._store.stop_log(table_.name)
+
+    # --- refresh ---
+
+    def refresh(self, view: View, compiled: Compiled, full: bool, progress: Progress) -> Refresh:
+        return self.refresh_together([(view, compiled)], full, progress)[0]
+
+    def refresh_together(
+        self, views: Sequence[tuple[View, Compiled]], full: bool, progress: Progress
+    ) -> list[Refresh]:
+        for view, _ in views:
+            check_tables(view, self.find_table, full)
+        with self._transaction():
+            upto = self._store.last_seq()
+            done = [self._refresh(view, compiled, full, upto, progress) for view, compiled in views]
+            self._trim({table.name for view, _ in views for table in view.tables})
+        return done
+
+    def _refresh(
+        self, view: View, compiled: Compiled, full: bool, upto: int, progress: Progress
+    ) -> Refresh:
+        started = time.perf_counter()
+        names = DuckDBNames(view.name, view.tables)
+        if full:
+            rows = self._fill(view, compiled, names, progress)
+            self._store.move_watermark(view.name, upto)
+            return refreshed(view, "full", "asked for", started, rows_changed=rows, statements=1)
+        present, counts = self._net(view, names, self._store.watermark(view.name), upto)
+        self._store.move_watermark(view.name, upto)
+        if not any(present.values()):
+            return refreshed(view, "none", "no base table changed", started)
+        script = compiled.script(present)
+        changed, diff_rows, ran = self._run(view, script, names)
+        return refreshed(
+            view, compiled.strategy, counts, started,
+            rows_changed=changed, diff_rows=diff_rows, statements=ran,
+        )  # fmt: skip
+
+    def _net(
+        self, view: View, names: DuckDBNames, after: int, upto: int
+    ) -> tuple[dict[str, frozenset[str]], dict[str, dict[str, int]]]:
+        """Combines the log of each table into net changes; which kinds of change there are, and how many."""
+        present: dict[str, frozenset[str]] = {}
+        counts: dict[str, dict[str, int]] = {}
+        for table in view.tables:
+            if after == upto or not self._store.pending(table.name, after):
+                continue
+            key = ("net", table.name, after)
+            events = exp.select("*").from_(log_table(table.name)).where(
+                exp.GT(this=_bare(SEQ), expression=exp.Literal.number(after))
+            )
+            del key
+            self._temporary(names.net(table.name), net_changes(table, events))
+            row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
+            labels = ["insert", "delete", "update", *(f"update:{n}" for n in non_keys(table))]
+            found = {label: int(n) for label, n in zip(labels, row, strict=True) if n}
+            present[table.name] = frozenset(found) - {"update"}
+            counts[table.name] = {k: n for k, n in found.items() if ":" not in k}
+        return present, counts
+
+    def _temporary(self, name: exp.Expression, query: exp.Query) -> int:
+        create = exp.Create(
+            this=name, kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query
+        )
+        return int(self._con.execute(to_sql(create)).fetchone()[0])
+
+    def _run(self, view: View, script: Script, names: DuckDBNames) -> tuple[int, int, int]:
+        """Computes all relations, then applies; rows changed in the view, its diff rows, DML statements."""
+        computes, changes = self._prepare(view, script, names)
+        sizes: dict[str, int] = {}
+        diff_rows = 0
+        for sql, compute in computes:
+            if compute.unless_empty is not None and not sizes[compute.unless_empty]:
+                sql = compute.empty
+            sizes[compute.name] = int(self._con.execute(sql).fetchone()[0])
+            diff_rows += sizes[compute.name] if compute.is_view_diff else 0
+        changed = ran = 0
+        for sql, change in changes:
+            if sizes[change.source]:
+                count = int(self._con.execute(sql).fetchone()[0])
+                ran += 1
+                changed += count if change.target.role == "view" else 0
+        return changed, diff_rows, ran
+
+    def _prepare(self, view: View, script: Script, names: DuckDBNames) -> Any:
+        key = (view.name, id(script))
+        if key not in self._prepared:
+            made = statements(script, names)
+            computes = [(_create_sql(names, c.name, c.query), _Step(c, names)) for c in made.computes]
+            changes = [(to_sql(c.statement), c) for c in made.changes]
+            self._prepared[key] = script, computes, changes
+        return self._prepared[key][1:]
+
+    def _trim(self, tables: set[str]) -> None:
+        entries = self._store.entries()
+        for table in tables:
+            marks = [
+                e.watermark for e in entries if any(x.name == table for x in e.view.tables)
+            ]
+            if marks:
+                self._store.trim_log(table, min(marks))
+
+    # --- telling ---
+
+    def verify(self, view: View, compiled: Compiled) -> Verification:
+        check_tables(view, self.find_table, full=False)
+        names = DuckDBNames(view.name, view.tables)
+        with self._transaction():
+            after, upto = self._store.watermark(view.name), self._store.last_seq()
+            present, _ = self._net(view, names, after, upto)
+            changed = frozenset(name for name, kinds in present.items() if kinds)
+            bound = compiled.steps[0][1]
+            recomputed = Renderer(_AsOf(names, changed)).query(bound)
+            return verification(
+                view.name,
+                compiled,
+                exp.select("*").from_(base_table(view.name)),
+                recomputed,
+                lambda query: self._con.execute(to_sql(query)).fetchall(),
+            )
+
+    def standing(self, view: View, compiled: Compiled) -> Standing:
+        entry = next(e for e in self._store.entries() if e.view.name == view.name)
+        count = exp.select(exp.Count(this=exp.Star())).from_(base_table(view.name))
+        rows = int(self._con.execute(to_sql(count)).fetchone()[0])
+        pending = sum(self._store.pending(x.name, entry.watermark) for x in view.tables)
+        versions = {table.name: entry.watermark for table in view.tables}
+        return Standing(rows, pending, entry.refreshed, versions)
+
+    def sql(self, tree: exp.Expression, pretty: bool = False) -> str:
+        return to_sql(tree, pretty)
+
+    def explain(self, view: View, compiled: Compiled) -> list[tuple[str, str]]:
+        names = DuckDBNames(view.name, view.tables)
+        made: Statements = statements(compiled.script(compiled.everything()), names)
+        steps = [(f"compute {c.name}", to_sql(c.query, pretty=True)) for c in made.computes]
+        steps += [
+            (f"apply {c.source} to {c.target.role} {c.target.name}", to_sql(c.statement, pretty=True))
+            for c in made.changes
+        ]
+        return steps
+
+
+class _Step:
+    """What the runner needs to know of a compute step."""
+
+    def __init__(self, compute: Any, names: DuckDBNames) -> None:
+        self.name = compute.name
+        self.unless_empty = compute.unless_empty
+        self.is_view_diff = compute.is_view_diff
+        none = exp.select("*").from_(exp.Subquery(this=compute.query.copy(), alias="q"))
+        self.empty = (
+            _create_sql(names, compute.name, none.where(exp.false()))
+            if compute.unless_empty is not None
+            else ""
+        )
+
+
+class _AsOf:
+    """Base tables as a view shows them: where they changed since, as they were."""
+
+    def __init__(self, names: DuckDBNames, changed: frozenset[str]) -> None:
+        self._names = names
+        self._changed = changed
+
+    def table(self, scan: Scan) -> exp.Expression:
+        from dataclasses import replace
+
+        state = "pre" if scan.table in self._changed else "post"
+        return self._names.table(replace(scan, state=state))
+
+    def net(self, table: str) -> exp.Expression:
+        return self._names.net(table)
+
+    def ref(self, name: str) -> exp.Expression:
+        return self._names.ref(name)
+
+    def stored(self, target: str) -> exp.Expression:
+        return self._names.stored(target)
+
+
+def _create_sql(names: DuckDBNames, name: str, query: exp.Query) -> str:
+    return to_sql(
+        exp.Create(
+            this=names.ref(name), kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query
+        )
+    )
+
+
+def _parse_type(name: str) -> t.Type | None:
+    if name in ("HUGEINT", "UHUGEINT", "FLOAT") or name.startswith(("U", "STRUCT", "MAP")) or "[" in name:
+        return None
+    if name.startswith("TIMESTAMP") and name != "TIMESTAMP":
+        return None
+    return t.parse(name, "duckdb")
+
+
+def _identifier(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
+
+
+def _bare(name: str) -> exp.Column:
+    return exp.Column(this=_identifier(name))
+
+
+def _of(alias: str, name: str) -> exp.Column:
+    return exp.Column(this=_identifier(name), table=exp.to_identifier(alias))

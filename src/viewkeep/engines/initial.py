@@ -1,0 +1,39 @@
+"""What every engine does with a compiled view apart from refreshing it: fill it, show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from viewkeep.algebra.expressions import Expr, column
+from viewkeep.algebra.nodes import Aggregate, Node, Stored
+from viewkeep.passes.compiler import Compiled
+from viewkeep.rules.context import Target
+from viewkeep.script.render import Names, Renderer
+
+
+def fill_queries(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp.Query]]:
+    """Each target with the query that fills it, in an order in which later ones read earlier ones."""
+    filled: dict[Node, Stored] = {}
+    for target in compiled.placement.targets:
+        query = Renderer(names).query(_over(target.node, filled))
+        yield target, query
+        filled[target.node] = Stored(target.name, target.node.columns, target.node.ids)
+
+
+def _over(node: Node, filled: dict[Node, Stored]) -> Node:
+    if node in filled:
+        return filled[node]
+    return node.with_inputs([_over(child, filled) for child in node.inputs])
+
+
+def shown(compiled: Compiled, names: Names) -> exp.Select:
+    """What a user sees under the view's name: no hidden IDs, and aggregates finished from what is kept."""
+    root = compiled.placement.root
+    items = {i.name: i.expression for i in compiled.plan.items}
+    outputs: list[Expr] = []
+    for user_name, plan_name in compiled.visible:
+        value = items[plan_name] if isinstance(root, Aggregate) else column(plan_name)
+        outputs.append(exp.alias_(value.copy(), user_name, quoted=True))
+    return exp.select(*outputs).from_(names.stored("rows"))

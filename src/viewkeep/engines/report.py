@@ -1,0 +1,133 @@
+"""Checks and reports that are the same on every engine."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from viewkeep.algebra.types import DOUBLE
+from viewkeep.catalog.models import Table, View
+from viewkeep.errors import BaseTableChanged
+from viewkeep.passes.compiler import Compiled
+from viewkeep.results import Refresh, Row, Verification
+
+# Doubles of a maintained view may differ from recomputed ones by this much, relative to their size or to
+# the sum of the absolute values that went into them; docs/concepts.md derives it.
+RELATIVE, ABSOLUTE = 1e-9, 1e-9
+SHOWN_ROWS = 20
+
+
+def check_tables(view: View, find_table: Callable[[str], Table | None], full: bool) -> None:
+    """The base tables must still be what the view was made over."""
+    for table in view.tables:
+        now = find_table(table.name)
+        again = f"DROP MATERIALIZED VIEW {view.name} and create it again"
+        if now is None:
+            raise BaseTableChanged(
+                f"table {table.name}, which view {view.name} reads, does not exist any more",
+                hint=f"create it again with its columns and REFRESH ... FULL, or {again}",
+            )
+        if now.key != table.key:
+            raise BaseTableChanged(
+                f"the key of {table.name} is {now.key or 'none'}; view {view.name} was made when it "
+                f"was {table.key}",
+                hint=f"declare the old key again, or {again}",
+            )
+        for c in table.columns:
+            found = now.column(c.name)
+            if found is None or found.type != c.type:
+                became = f"is {found.type} now" if found else "is gone"
+                raise BaseTableChanged(
+                    f"column {table.name}.{c.name} was {c.type} and {became}; "
+                    f"view {view.name} was made over it",
+                    hint=again,
+                )
+
+
+def refreshed(
+    view: View,
+    strategy: str,
+    reason: str | Mapping[str, Mapping[str, int]],
+    started: float,
+    **more: Any,
+) -> Refresh:
+    """The report of a refresh. `reason` may be the counts of each kind of change in each table."""
+    seconds = time.perf_counter() - started
+    if isinstance(reason, str):
+        return Refresh(view.name, strategy, reason, seconds, **more)
+    total = sum(n for kinds in reason.values() for n in kinds.values())
+    parts = []
+    for table, kinds in reason.items():
+        told = ", ".join(f"{n} {_PAST[kind]}" for kind, n in kinds.items())
+        parts.append(f"{table}: {told}")
+    how = {"id": "ID-based diffs", "tuple": "tuple-based diffs"}[strategy]
+    text = f"{'; '.join(parts)}; propagated as {how}"
+    return Refresh(view.name, strategy, text, seconds, changes_in=total, **more)
+
+
+_PAST = {"insert": "inserted", "delete": "deleted", "update": "updated"}
+
+
+def verification(
+    view: str,
+    compiled: Compiled,
+    maintained: exp.Query,
+    recomputed: exp.Query,
+    run: Callable[[exp.Query], Sequence[Row]],
+) -> Verification:
+    """Compares two bags of rows: exactly, but for doubles, which are paired within the stated bound."""
+    missing = list(map(tuple, run(_except_all(recomputed, maintained))))
+    unexpected = list(map(tuple, run(_except_all(maintained, recomputed))))
+    kinds = [c.type for c in compiled.plan.columns[: len(compiled.names)]]
+    inexact = [n for n, kind in enumerate(kinds) if kind == DOUBLE]
+    if inexact and missing and unexpected:
+        missing, unexpected = _pair(missing, unexpected, inexact)
+    return Verification(
+        view,
+        len(missing),
+        len(unexpected),
+        compiled.names,
+        tuple(missing[:SHOWN_ROWS]),
+        tuple(unexpected[:SHOWN_ROWS]),
+    )
+
+
+def _except_all(left: exp.Query, right: exp.Query) -> exp.Query:
+    def side(query: exp.Query, alias: str) -> exp.Select:
+        return exp.select("*").from_(exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier(alias))))
+
+    return exp.Except(this=side(left, "a"), expression=side(right, "b"), distinct=False)
+
+
+def _pair(
+    missing: list[Row], unexpected: list[Row], inexact: Sequence[int]
+) -> tuple[list[Row], list[Row]]:
+    """What stays unpaired when rows that differ only by rounding of doubles are put together."""
+    waiting: dict[Row, list[Row]] = {}
+    for row in unexpected:
+        waiting.setdefault(_without(row, inexact), []).append(row)
+    left = []
+    for row in missing:
+        candidates = waiting.get(_without(row, inexact), [])
+        match = next((c for c in candidates if all(_close(row[n], c[n]) for n in inexact)), None)
+        if match is None:
+            left.append(row)
+        else:
+            candidates.remove(match)
+    return left, [row for rows in waiting.values() for row in rows]
+
+
+def _without(row: Row, positions: Sequence[int]) -> Row:
+    return tuple(value for n, value in enumerate(row) if n not in positions)
+
+
+def _close(a: Any, b: Any) -> bool:
+    if a is None or b is None:
+        return a is b
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b or math.isclose(a, b, rel_tol=RELATIVE, abs_tol=ABSOLUTE)

@@ -1,0 +1,220 @@
+"""SQL text -> statements. viewkeep's own statements are read here; all other SQL is left to sqlglot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from viewkeep.errors import Place, SyntaxProblem, ViewkeepError
+
+DIALECT = "spark"
+_OPTIONS_HINT = "CREATE MATERIALIZED VIEW name [WITH (option = 'value')] AS SELECT ..."
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement: its own text, and the line of the whole text on which it starts."""
+
+    text: str
+    first_line: int = field(default=1, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    name: str = ""
+    query: str = ""
+    query_start: int = 0
+    options: dict[str, str] = field(default_factory=dict)
+    replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class OnView(Statement):
+    """REFRESH, EXPLAIN, VERIFY, DROP or SHOW; no name means all views."""
+
+    verb: str = ""
+    name: str | None = None
+    full: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Plain(Statement):
+    """Any other SQL, parsed."""
+
+    tree: exp.Expression = field(default_factory=exp.Null)
+
+
+def place_at(text: str, offset: int) -> Place:
+    """The line and column of a character offset."""
+    before = text[:offset]
+    return Place(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+
+
+def place_of(node: exp.Expression, text: str, start: int = 0) -> Place | None:
+    """Where a syntax node stands in the text that it was parsed from, `start` characters in."""
+    offsets = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+    return place_at(text, start + min(offsets)) if offsets else None
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a text, or a SyntaxProblem."""
+    try:
+        return list(sqlglot.tokenize(text, read=DIALECT))
+    except TokenError as problem:
+        raise SyntaxProblem(
+            f"the SQL cannot be read: {problem}", hint="is a quote or a comment left open?"
+        ) from problem
+
+
+def split(text: str) -> Iterator[Statement]:
+    """The statements of a script, as text, in order; a semicolon ends one."""
+    group: list[Token] = []
+    for token in [*tokenize(text), None]:
+        if token is not None and token.token_type is not TokenType.SEMICOLON:
+            group.append(token)
+        elif group:
+            first, last = group[0], group[-1]
+            yield Statement(text[first.start : last.end + 1], text[: first.start].count("\n") + 1)
+            group = []
+
+
+def parse(statement: Statement | str) -> Statement:
+    """One statement, understood: a CreateView, an OnView, or Plain SQL."""
+    if isinstance(statement, str):
+        statement = Statement(statement.strip().rstrip(";"))
+    words = _Words(statement.text, tokenize(statement.text))
+    line = statement.first_line
+    if words.take("CREATE"):
+        replace = bool(words.take("OR", "REPLACE"))
+        if words.take("MATERIALIZED", "VIEW"):
+            return _create_view(words, line, replace)
+    elif verb := words.take_any("REFRESH", "EXPLAIN", "VERIFY", "DROP", "SHOW"):
+        if words.take("MATERIALIZED", "VIEWS"):
+            if verb not in ("REFRESH", "SHOW"):
+                raise words.problem(f"{verb} takes one view", f"{verb} MATERIALIZED VIEW name")
+            words.end()
+            return OnView(words.text, line, verb.lower())
+        if words.take("MATERIALIZED", "VIEW"):
+            return _on_view(words, line, verb)
+    return Plain(statement.text, line, parse_sql(statement.text))
+
+
+def parse_sql(text: str, *, start: int = 0, whole: str | None = None) -> exp.Expression:
+    """sqlglot's tree of one statement; errors carry the place in `whole`."""
+    try:
+        trees = sqlglot.parse(text, read=DIALECT)
+    except ParseError as problem:
+        first = problem.errors[0] if problem.errors else {}
+        place = None
+        if first.get("line"):
+            lines = text.splitlines(keepends=True)
+            offset = sum(map(len, lines[: first["line"] - 1])) + max(first["col"] - 1, 0)
+            # sqlglot counts to the end of the token it stumbled over
+            offset -= max(len(first.get("highlight") or "") - 1, 0)
+            place = place_at(whole if whole is not None else text, start + max(offset, 0))
+        what = first.get("description", str(problem)).rstrip(".")
+        near = f" near {first['highlight']!r}" if first.get("highlight") else ""
+        raise SyntaxProblem(
+            f"the SQL cannot be parsed{near}: {what}",
+            hint="viewkeep reads Spark SQL; check for a missing comma, bracket or keyword",
+            place=place,
+        ) from problem
+    tree = trees[0] if trees else None
+    if tree is None:
+        raise SyntaxProblem("there is no statement here", hint="write one SQL statement")
+    if len(trees) > 1:
+        raise SyntaxProblem("more than one statement", hint="give them one at a time")
+    return tree
+
+
+class _Words:
+    """A cursor over the tokens of one of viewkeep's own statements."""
+
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.at = 0
+
+    def _upper(self, ahead: int = 0) -> str:
+        at = self.at + ahead
+        return self.tokens[at].text.upper() if at < len(self.tokens) else ""
+
+    def take(self, *words: str) -> bool:
+        if all(self._upper(i) == word for i, word in enumerate(words)):
+            self.at += len(words)
+            return True
+        return False
+
+    def take_any(self, *words: str) -> str | None:
+        return next((word for word in words if self.take(word)), None)
+
+    def need(self, word: str, hint: str) -> None:
+        if not self.take(word):
+            raise self.problem(f"expected {word}", hint)
+
+    def name(self, what: str) -> str:
+        parts = [self._identifier(what)]
+        while self.take("."):
+            parts.append(self._identifier(what))
+        return ".".join(parts)
+
+    def _identifier(self, what: str) -> str:
+        if self.at >= len(self.tokens):
+            raise self.problem(f"expected {what}", "the statement ends too early")
+        token = self.tokens[self.at]
+        if not (token.text.replace("_", "a").isalnum() or token.token_type is TokenType.IDENTIFIER):
+            raise self.problem(f"expected {what}, found {token.text!r}", "write a name here")
+        self.at += 1
+        return token.text
+
+    def value(self) -> str:
+        if self.at >= len(self.tokens):
+            raise self.problem("expected a value", _OPTIONS_HINT)
+        self.at += 1
+        return self.tokens[self.at - 1].text
+
+    def end(self) -> None:
+        if self.at < len(self.tokens):
+            raise self.problem(
+                f"unexpected {self.tokens[self.at].text!r}", "the statement should end here"
+            )
+
+    def problem(self, message: str, hint: str) -> ViewkeepError:
+        at = min(self.at, len(self.tokens) - 1)
+        return SyntaxProblem(message, hint=hint, place=place_at(self.text, self.tokens[at].start))
+
+
+def _create_view(words: _Words, line: int, replace: bool) -> CreateView:
+    if_not_exists = words.take("IF", "NOT", "EXISTS")
+    name = words.name("the view's name")
+    options: dict[str, str] = {}
+    if words.take("WITH"):
+        words.need("(", _OPTIONS_HINT)
+        while True:
+            option = words.name("an option's name").lower()
+            words.need("=", _OPTIONS_HINT)
+            options[option] = words.value()
+            if not words.take(","):
+                break
+        words.need(")", _OPTIONS_HINT)
+    words.need("AS", _OPTIONS_HINT)
+    if words.at >= len(words.tokens):
+        raise words.problem("the view has no query", _OPTIONS_HINT)
+    start = words.tokens[words.at].start
+    query = words.text[start:]
+    return CreateView(words.text, line, name, query, start, options, replace, if_not_exists)
+
+
+def _on_view(words: _Words, line: int, verb: str) -> OnView:
+    if_exists = verb == "DROP" and words.take("IF", "EXISTS")
+    name = words.name("the view's name")
+    full = verb == "REFRESH" and words.take("FULL")
+    words.end()
+    return OnView(words.text, line, verb.lower(), name, bool(full), bool(if_exists))

@@ -1,0 +1,64 @@
+"""Change relations: all that happens to a target, one row for each of its rows that changes.
+
+A change relation has the target's IDs, every other column after (`c`) and before (`pre:c`), and KIND.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from viewkeep.algebra.expressions import PRE, Expr, column, pre_name
+from viewkeep.algebra.nodes import Column, Item, Node, Project, Select, passing
+from viewkeep.algebra.types import STRING
+from viewkeep.idiff.diff import Diff
+
+KIND = ":kind"
+KIND_COLUMN = Column(KIND, STRING, nullable=False)
+
+
+def literal(kind: str) -> Expr:
+    """A kind of change, as it stands in KIND."""
+    return exp.Literal.string(kind)
+
+
+def is_kind(kind: str) -> Expr:
+    """The condition that a change is of that kind."""
+    return exp.EQ(this=column(KIND), expression=literal(kind))
+
+
+def diffs_of(changes: Node, ids: Sequence[str], rule: str) -> list[Diff]:
+    """A change relation read as exact diffs by full ID."""
+    others = tuple(n for n in changes.names if n not in ids and n != KIND and not _is_pre(n, changes))
+    both_states = [*ids, *others, *map(pre_name, others)]
+    of_kind = {k: Select(changes, is_kind(k)) for k in ("insert", "delete", "update")}
+    before = tuple(
+        Item(changes.by_name[n], column(n if n in ids else pre_name(n))) for n in [*ids, *others]
+    )
+    key = tuple(ids)
+    made = [
+        Diff("insert", key, others, passing(of_kind["insert"], [*ids, *others]), rule=rule),
+        Diff("delete", key, others, Project(of_kind["delete"], before), rule=rule),
+    ]
+    if others:
+        query = passing(of_kind["update"], both_states)
+        made.append(Diff("update", key, others, query, frozenset(others), rule=rule))
+    return made
+
+
+def rows_before(changes: Node, columns: Sequence[Column], ids: Sequence[str]) -> Node:
+    """The rows that a change relation takes away or replaces."""
+    items = (Item(c, column(c.name if c.name in ids else pre_name(c.name))) for c in columns)
+    gone = exp.NEQ(this=column(KIND), expression=literal("insert"))
+    return Project(Select(changes, gone), tuple(items))
+
+
+def rows_after(changes: Node, columns: Sequence[Column]) -> Node:
+    """The rows that a change relation brings or leaves."""
+    here = exp.NEQ(this=column(KIND), expression=literal("delete"))
+    return passing(Select(changes, here), [c.name for c in columns])
+
+
+def _is_pre(name: str, changes: Node) -> bool:
+    return name.startswith(PRE) and name.removeprefix(PRE) in changes.by_name

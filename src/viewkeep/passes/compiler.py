@@ -1,0 +1,101 @@
+"""View definition -> delta script: the passes, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from viewkeep.algebra.nodes import Node, Project, Scan, walk
+from viewkeep.catalog.models import Table
+from viewkeep.frontend.binder import Bound
+from viewkeep.frontend.normalize import normalize
+from viewkeep.idiff.diff import Diff
+from viewkeep.idiff.schemas import update_sets
+from viewkeep.passes.compose import compose
+from viewkeep.passes.infer_ids import infer_ids
+from viewkeep.passes.instantiate import Instantiation
+from viewkeep.passes.minimize import minimize
+from viewkeep.passes.place_caches import Placement, place_caches
+from viewkeep.script.model import Script
+
+# Each pass and why it stands where it does. Definition passes run once, at CREATE; batch passes run once
+# for each combination of kinds of change that a refresh meets, and the result is kept.
+PASSES: tuple[tuple[str, str], ...] = (
+    ("normalize", "first: later passes ask which columns a condition looks at, and where it sits"),
+    ("infer_ids", "before any rule: a rule speaks of rows by their IDs"),
+    ("place_caches", "before the rules: they read a stored subview rather than compute it again"),
+    ("instantiate", "bottom up over the annotated plan"),
+    ("compose", "after all rules fired: only then is it known what is read how often"),
+    ("minimize", "last: it removes what composition put next to each other"),
+)
+
+Present = Mapping[str, frozenset[str]]
+
+
+@dataclass
+class Compiled:
+    """A view, compiled: its plan with IDs, what it stores, its diff schemas, and scripts on demand."""
+
+    names: tuple[str, ...]
+    plan: Project
+    placement: Placement
+    strategy: str
+    update_sets: Mapping[Scan, tuple[frozenset[str], ...]]
+    steps: tuple[tuple[str, Node], ...]
+    _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
+        field(default_factory=dict)
+    )
+
+    @property
+    def scans(self) -> list[Scan]:
+        return [n for n in walk(self.plan) if isinstance(n, Scan)]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The base tables, each once."""
+        return tuple(dict.fromkeys(scan.table for scan in self.scans))
+
+    @property
+    def visible(self) -> tuple[tuple[str, str], ...]:
+        """The user's column names with the plan columns they show; hidden IDs follow them in the plan."""
+        return tuple(zip(self.names, self.plan.names, strict=False))
+
+    def everything(self) -> Present:
+        """A batch with every kind of change in it: what EXPLAIN shows."""
+        kinds: dict[str, set[str]] = {}
+        for scan in self.scans:
+            own = kinds.setdefault(scan.table, {"insert", "delete"})
+            own |= {f"update:{b}" for c, b in scan.fields if c.name not in scan.key}
+        return {table: frozenset(k) for table, k in kinds.items()}
+
+    def script(self, present: Present) -> Script:
+        """The delta script for a batch of these kinds of change."""
+        return self.instantiated(present)[0]
+
+    def instantiated(self, present: Present) -> tuple[Script, tuple[tuple[Node, Diff], ...]]:
+        """The script, and the rules that fired for it."""
+        key = frozenset((t, k) for t, k in present.items() if k)
+        if key not in self._scripts:
+            rules = Instantiation(self.placement, self.strategy, self.update_sets, present)
+            script = minimize(compose(rules.run(), self.strategy))
+            self._scripts[key] = script, tuple(rules.fired)
+        return self._scripts[key]
+
+
+def compile_view(bound: Bound, tables: Mapping[str, Table], strategy: str) -> Compiled:
+    """Runs the definition passes."""
+    steps: list[tuple[str, Node]] = [("bind", bound.plan)]
+    passes: tuple[tuple[str, Callable[[Project], Node]], ...] = (
+        ("normalize", normalize),
+        ("infer_ids", infer_ids),
+    )
+    plan = bound.plan
+    for name, run in passes:
+        made = run(plan)
+        assert isinstance(made, Project), f"pass {name} lost the projection on top"
+        plan = made
+        steps.append((name, plan))
+    placement = place_caches(plan, tables, strategy)
+    return Compiled(
+        bound.names, plan, placement, strategy, update_sets(plan), tuple(steps)
+    )

@@ -1,0 +1,90 @@
+"""Pass 2: rules for every operator between a changed table and the view (idIVM section 4, pass 2).
+
+Bottom up: the diffs of each input go through the operator's rules and become the diffs of its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from viewkeep.algebra.nodes import Aggregate, Join, Node, Project, Scan, Select, Stored
+from viewkeep.idiff.diff import Diff
+from viewkeep.passes.place_caches import Placement
+from viewkeep.rules import aggregate, join, project, select
+from viewkeep.rules.context import Context, Target
+from viewkeep.rules.scan import base_diffs
+
+
+class Instantiation:
+    """The rules that fired for one view and one kind of batch. `fired` lists them in order."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        strategy: str,
+        update_sets: Mapping[Scan, Sequence[frozenset[str]]],
+        present: Mapping[str, frozenset[str]],
+    ) -> None:
+        """`present`: for each changed base table the kinds of change in this batch; an update kind is
+        `update:` and the changed column, by the table's own name."""
+        self._placement = placement
+        self._strategy = strategy
+        self._update_sets = update_sets
+        self._present = present
+        self.fired: list[tuple[Node, Diff]] = []
+        self.context = Context(
+            frozenset(t for t, kinds in present.items() if kinds),
+            targets=list(placement.targets),
+            stored={t.node: _stored(t) for t in placement.targets},
+        )
+
+    def run(self) -> Context:
+        """Instantiates everything up to the view's rows."""
+        root = self._placement.root
+        diffs = self._diffs(root)
+        if not isinstance(root, Aggregate) and diffs:
+            view = self._placement.targets[-1]
+            self.context.applied.append((view, tuple(diffs), None))
+        return self.context
+
+    def _diffs(self, node: Node) -> list[Diff]:
+        made = self._propagate(node)
+        self.fired += [(node, diff) for diff in made]
+        return made
+
+    def _propagate(self, node: Node) -> list[Diff]:
+        if isinstance(node, Scan):
+            return self._base(node)
+        inputs = [self._diffs(child) for child in node.inputs]
+        if not any(inputs):
+            return []
+        if isinstance(node, Select):
+            return select.propagate(node, inputs, self.context)
+        if isinstance(node, Project):
+            return project.propagate(node, inputs, self.context)
+        if isinstance(node, Join):
+            if self._strategy == "tuple":
+                return join.propagate_tuples(node, inputs, self.context)
+            return join.propagate(node, inputs, self.context)
+        assert isinstance(node, Aggregate)
+        output = self.context.stored[node]
+        changes, diffs = aggregate.propagate(node, inputs, output, self.context)
+        self.context.store_changes(node, changes, diffs)
+        return diffs
+
+    def _base(self, scan: Scan) -> list[Diff]:
+        kinds = self._present.get(scan.table, frozenset())
+        made = base_diffs(scan, self._update_sets[scan])
+        return [d for d in made if _is_present(d, scan, kinds)]
+
+
+def _is_present(diff: Diff, scan: Scan, kinds: frozenset[str]) -> bool:
+    if diff.kind != "update":
+        return diff.kind in kinds
+    return any(f"update:{scan.base_name[c]}" in kinds for c in diff.changed)
+
+
+def _stored(target: Target) -> Stored:
+    return Stored(target.name, target.node.columns, target.node.ids)
+
+

@@ -1,0 +1,110 @@
+"""Pass 3a: what to store beside the view, and what the view itself stores (idIVM section 4, pass 3).
+
+An aggregate asks for its input and its output. Its output is always stored: as the view's own rows where
+only a projection lies above, else as a cache. Its input is stored where looking rows up there is cheaper
+than joining them again: not over a single table, whose diffs carry all that is needed, and not over a
+many-to-many join, where the cache would hold more rows than its tables (footnote 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from viewkeep.algebra.expressions import equated_columns
+from viewkeep.algebra.nodes import Aggregate, Join, Node, Project, Scan, walk
+from viewkeep.catalog.models import Table
+from viewkeep.rules.context import Target
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What is stored: `root` is the node whose rows are the view's, the caches are below it."""
+
+    root: Node
+    targets: tuple[Target, ...]
+    reasons: tuple[str, ...]
+
+
+def place_caches(plan: Project, tables: Mapping[str, Table], strategy: str) -> Placement:
+    """The targets of a view, in the order in which a script computes them."""
+    root: Node = plan.input if isinstance(plan.input, Aggregate) else plan
+    targets: list[Target] = []
+    reasons: list[str] = []
+    for node in reversed(list(walk(root))):
+        if not isinstance(node, Aggregate):
+            continue
+        if strategy == "id" and any(isinstance(n, Join) for n in _until_aggregate(node.input)):
+            wide = _many_to_many(node.input, tables)
+            if wide is None:
+                targets.append(Target(f"cache_{len(targets) + 1}", node.input, "input cache"))
+                reasons.append("input of an aggregate over joins that add no rows")
+            else:
+                reasons.append(f"no input cache: {wide}")
+        if node is not root:
+            targets.append(Target(f"cache_{len(targets) + 1}", node, "output cache"))
+            reasons.append("output of an aggregate inside the view")
+    targets.append(Target("rows", root, "view"))
+    return Placement(root, tuple(targets), tuple(reasons))
+
+
+def _until_aggregate(node: Node) -> list[Node]:
+    """The nodes below, down to and including the next aggregates."""
+    found = [node]
+    if not isinstance(node, Aggregate):
+        for child in node.inputs:
+            found += _until_aggregate(child)
+    return found
+
+
+def _many_to_many(node: Node, tables: Mapping[str, Table]) -> str | None:
+    """Which join below may give a row of either side several partners, if one does."""
+    for join in _until_aggregate(node):
+        if isinstance(join, Join) and not any(
+            _at_most_one(join, side, tables) for side in (join.left, join.right)
+        ):
+            return f"a join below is many-to-many ({_scans(join.left)} with {_scans(join.right)})"
+    return None
+
+
+def _at_most_one(join: Join, side: Node, tables: Mapping[str, Table]) -> bool:
+    """Whether a row of the other side meets at most one row of this side: by its IDs, or a foreign key."""
+    pairs = equated_columns(join.condition)
+    mine = {a if a in side.by_name else b for a, b in pairs if (a in side.by_name) != (b in side.by_name)}
+    reached = {name for own in mine for name in side.equal_to(own)}
+    if set(side.ids) <= reached:
+        return True
+    return any(_references(join, side, scan, pairs, tables) for scan in walk(side) if isinstance(scan, Scan))
+
+
+def _references(
+    join: Join,
+    side: Node,
+    target: Scan,
+    pairs: list[tuple[str, str]],
+    tables: Mapping[str, Table],
+) -> bool:
+    """Whether the join follows a declared foreign key of the other side to this side's only table."""
+    if [n for n in walk(side) if isinstance(n, Scan)] != [target]:
+        return False
+    other = join.right if side is join.left else join.left
+    for scan in (n for n in walk(other) if isinstance(n, Scan)):
+        both_ways = {(a, b) for a, b in pairs} | {(b, a) for a, b in pairs}
+        followed = {
+            (scan.base_name[a].lower(), target.base_name[b].lower())
+            for a, b in both_ways
+            if a in scan.base_name and b in target.base_name
+        }
+        for key in tables[scan.table].foreign_keys:
+            needed = zip(key.columns, key.references, strict=True)
+            if key.table.lower() == target.table.lower() and (
+                {(a.lower(), b.lower()) for a, b in needed} <= followed
+            ):
+                return True
+    return False
+
+
+def _scans(node: Node) -> str:
+    return ", ".join(n.alias for n in walk(node) if isinstance(n, Scan))
+
+

@@ -1,0 +1,120 @@
+"""What calls give back. Each prints as a person would read it and turns into the JSON form of the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rows of a query, or what a statement did. `kind` is the statement's kind in JSON output."""
+
+    kind: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+    message: str = ""
+    detail: Any = None
+    frame: Callable[[], Any] | None = field(default=None, compare=False)
+
+    def df(self) -> Any:
+        """The rows as the engine's own data frame: a Spark DataFrame, or a DuckDB relation's pyarrow Table."""
+        if self.frame is None:
+            raise TypeError(f"a {self.kind} statement has no data frame")
+        return self.frame()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """One refresh: which strategy ran and why, and what it cost."""
+
+    view: str
+    strategy: str
+    reason: str
+    seconds: float
+    changes_in: int = 0
+    rows_changed: int = 0
+    diff_rows: int = 0
+    statements: int = 0
+    jobs: int | None = None
+    commits: int | None = None
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a view equals its query; rows that it lacks and rows that it should not have (some of them)."""
+
+    view: str
+    missing: int
+    unexpected: int
+    columns: tuple[str, ...] = ()
+    missing_rows: tuple[Row, ...] = ()
+    unexpected_rows: tuple[Row, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return not self.missing and not self.unexpected
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"{self.view} equals its query"
+        lines = [f"{self.view} differs: {self.missing} rows missing, {self.unexpected} unexpected"]
+        lines += [f"  missing:    {row}" for row in self.missing_rows]
+        lines += [f"  unexpected: {row}" for row in self.unexpected_rows]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """A view as it stands: how many rows, which base versions it shows, how many changes wait."""
+
+    view: str
+    rows: int
+    pending: int
+    stale: bool
+    strategy: str
+    refreshed: datetime | None
+    versions: dict[str, int]
+    tables: tuple[str, ...]
+    caches: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a refresh will do. str() of it is what a person reads."""
+
+    view: str
+    plan: str
+    caches: Sequence[str]
+    diffs: Sequence[str]
+    script: Sequence[tuple[str, str]]
+    steps: Sequence[tuple[str, str]] = ()
+
+    def __str__(self) -> str:
+        parts = [f"view {self.view}", "", "plan, with the IDs of each operator:", _indent(self.plan)]
+        parts += ["", "stored:", *(f"  {c}" for c in self.caches)]
+        parts += ["", "diffs of the base tables:", *(f"  {d}" for d in self.diffs)]
+        parts += ["", "delta script:"]
+        for number, (title, sql) in enumerate(self.script, start=1):
+            parts += [f"  {number}. {title}", _indent(sql, 5)]
+        return "\n".join(parts)
+
+    def steps_text(self) -> str:
+        """The plan after every pass."""
+        return "\n\n".join(f"after {name}:\n{_indent(shown)}" for name, shown in self.steps)
+
+
+def _indent(text: str, by: int = 2) -> str:
+    return "\n".join(" " * by + line for line in text.splitlines())

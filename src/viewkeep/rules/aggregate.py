@@ -1,0 +1,204 @@
+"""Grouping with SUM, COUNT and AVG (idIVM tables 7, 9, 11, 12), groups that come and go included.
+
+For each group the plan keeps a row count, a sum and, where values may be null, a count of them; SUM and AVG
+are finished from these above the operator. A group exists while its row count is not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from viewkeep.algebra.expressions import Expr, both, column, disjunction, pre_name
+from viewkeep.algebra.nodes import (
+    Aggregate,
+    Column,
+    Item,
+    LeftJoin,
+    Measure,
+    Node,
+    Project,
+    Ref,
+    Select,
+    SemiJoin,
+    Stored,
+    Union,
+    passing,
+    pre_column,
+)
+from viewkeep.algebra.types import DOUBLE
+from viewkeep.idiff.changes import KIND_COLUMN, diffs_of, literal, rows_after, rows_before
+from viewkeep.idiff.diff import Diff
+from viewkeep.rules.compare import as_pre
+from viewkeep.rules.context import Context, by_kind
+from viewkeep.rules.join import whole_rows
+from viewkeep.rules.overlay import expand, union_rows
+
+# A sum of doubles is recomputed once what went in and out of it exceeds its values this many times.
+DRIFT_LIMIT = 1e5
+LARGEST = 1e300
+
+
+def propagate(
+    node: Aggregate, inputs: Sequence[Sequence[Diff]], output: Stored, ctx: Context
+) -> tuple[Ref, list[Diff]]:
+    """The change relation of the operator's output, and its diffs. Blocking: it needs all input diffs."""
+    before, after = _touched_rows(node, inputs[0], ctx)
+    delta = ctx.let("delta", _delta(node, before, after))
+    changes = ctx.let("groups", _new_state(node, delta, output))
+    doubles = [m for m in node.measures if m.function == "sum" and m.column.type == DOUBLE]
+    if doubles:
+        changes = _without_drift(node, doubles, changes, ctx)
+    return changes, diffs_of(changes, node.keys, "AddDeltasToGroups")
+
+
+def _touched_rows(
+    node: Aggregate, diffs: Sequence[Diff], ctx: Context
+) -> tuple[Node | None, Node | None]:
+    """The input rows that the diffs take away or replace, and those that they bring or leave."""
+    below = node.input
+    stored = ctx.stored.get(below)
+    needed = [c for c in below.columns if c.name in {*below.ids, *node.keys, *_arguments(node)}]
+    if stored is not None:  # SumDeltasFromInputCache
+        changes = ctx.let(f"changes_{stored.target}", expand(stored, diffs))
+        ctx.store_changes(below, changes, diffs_of(changes, below.ids, "ExpandDiffsOverCache"))
+        return rows_before(changes, needed, below.ids), rows_after(changes, needed)
+    names = [c.name for c in needed]
+    if all(_tells_all(d, below, names) for d in diffs):  # SumDeltasFromDiffsAlone
+        old = [whole_rows(passing(below, names), d, "pre") for d in diffs if d.kind != "insert"]
+        new = [whole_rows(passing(below, names), d, "post") for d in diffs if d.kind != "delete"]
+    else:  # SumDeltasFromRowsLookedUp
+        old = [_looked_up(below, "pre", d, names, ctx) for d in diffs if d.kind != "insert"]
+        new = [_looked_up(below, "post", d, names, ctx) for d in by_kind(diffs, "update")]
+        new += [passing(d.query, names) for d in by_kind(diffs, "insert")]
+    return (union_rows(old) if old else None), (union_rows(new) if new else None)
+
+
+def _tells_all(diff: Diff, below: Node, names: Sequence[str]) -> bool:
+    """A diff that names single rows, all of them there, and knows what the groups need of them."""
+    return diff.exact and set(diff.ids) == set(below.ids) and diff.knows(names)
+
+
+def _looked_up(below: Node, state: str, diff: Diff, names: Sequence[str], ctx: Context) -> Node:
+    rows = ctx.state(below, "pre" if state == "pre" else "post")
+    return passing(SemiJoin(rows, diff.query, tuple((i, i) for i in diff.ids)), names)
+
+
+def _arguments(node: Aggregate) -> set[str]:
+    return {m.argument for m in node.measures if m.argument is not None}
+
+
+def _delta(node: Aggregate, before: Node | None, after: Node | None) -> Node:
+    """For each touched group how much each measure changes: rows that come minus rows that go."""
+    parts = []
+    for rows, sign in ((before, -1), (after, 1)):
+        if rows is not None:
+            items = [Item(rows.by_name[k], column(k)) for k in node.keys]
+            items += [Item(_named(m, "v:"), _contribution(m, sign)) for m in node.measures]
+            parts.append(Project(rows, tuple(items)))
+    signed = parts[0] if len(parts) == 1 else Union(tuple(parts))
+    totals = tuple(Measure(_named(m, "d:"), "sum", f"v:{m.name}") for m in node.measures)
+    delta = Aggregate(signed, node.keys, totals)
+    moved = (exp.NEQ(this=column(m.name), expression=exp.Literal.number(0)) for m in totals)
+    return Select(delta, disjunction(moved))
+
+
+def _contribution(measure: Measure, sign: int) -> Expr:
+    one = exp.Literal.number(1)
+    unit = one if sign > 0 else exp.Neg(this=one)
+    if measure.argument is None:
+        return exp.Cast(this=unit, to=measure.column.type.sql())
+    value: Expr = column(measure.argument)
+    if measure.function == "count":
+        null = exp.Is(this=value, expression=exp.Null())
+        counted = exp.Case(ifs=[exp.If(this=null, true=exp.Literal.number(0))], default=unit)
+        return exp.Cast(this=counted, to=measure.column.type.sql())
+    value = exp.Cast(this=value, to=measure.column.type.sql())
+    if measure.function in ("mass", "magnitude"):
+        value = exp.Abs(this=value)
+    return exp.Neg(this=value) if sign < 0 and measure.function != "magnitude" else value
+
+
+def _new_state(node: Aggregate, delta: Ref, output: Stored) -> Node:
+    """Output joined with the deltas: c -> c_pre, c + c_delta -> c_post."""
+    joined = LeftJoin(delta, as_pre(output), tuple((k, pre_name(k)) for k in node.keys))
+    items = [Item(output.by_name[k], column(k)) for k in node.keys]
+    for m in node.measures:
+        new: Expr = _sum_of(m)
+        if m.function == "magnitude":
+            # each addition to the sum rounds once by at most its mass: that counts as turnover too
+            mass = next(o for o in node.measures if o.function == "mass" and o.argument == m.argument)
+            new = exp.Add(this=new, expression=_sum_of(mass))
+        items.append(Item(m.column, exp.Cast(this=new, to=m.column.type.sql())))
+    items += [Item(pre_column(m.column), column(pre_name(m.name))) for m in node.measures]
+    rows = next(m for m in node.measures if m.function == "rows")
+    absent = exp.Is(this=column(pre_name(rows.name)), expression=exp.Null())
+    vanished = exp.EQ(this=_sum_of(rows), expression=exp.Literal.number(0))
+    ifs = [exp.If(this=absent, true=literal("insert"))]
+    if node.keys:  # without GROUP BY there is always one row, over no input rows too
+        ifs.append(exp.If(this=vanished, true=literal("delete")))
+    items.append(Item(KIND_COLUMN, exp.Case(ifs=ifs, default=literal("update"))))
+    ordered = Project(joined, tuple(items))
+    if not node.keys:
+        return ordered
+    nothing = both(absent, vanished)
+    return Project(Select(joined, exp.Not(this=exp.Paren(this=nothing))), tuple(items))
+
+
+def _sum_of(measure: Measure) -> Expr:
+    """What was kept, or 0 for a new group, plus the delta."""
+    old = exp.Coalesce(this=column(pre_name(measure.name)), expressions=[exp.Literal.number(0)])
+    return exp.Add(this=old, expression=column(f"d:{measure.name}"))
+
+
+def _without_drift(
+    node: Aggregate, doubles: Sequence[Measure], changes: Ref, ctx: Context
+) -> Ref:
+    """Sums of doubles, recomputed for the groups in which adding and subtracting may have lost digits.
+
+    Counter-example: 1 + 1e300 - 1e300 is 0 in doubles. `mass` is the sum of absolute values, `magnitude`
+    all that ever went in or out since the sum was last computed from its rows. Their ratio bounds the
+    error; infinities and NaN fail the test, so such groups are always recomputed.
+    """
+    sums = {m.argument: m for m in doubles}
+    drifted = []
+    for argument in sums:
+        mass, magnitude = (
+            next(m for m in node.measures if m.function == f and m.argument == argument)
+            for f in ("mass", "magnitude")
+        )
+        limit = exp.Mul(this=_number(DRIFT_LIMIT), expression=column(mass.name))
+        within = both(
+            exp.LTE(this=column(magnitude.name), expression=limit),
+            exp.LT(this=column(magnitude.name), expression=_number(LARGEST)),
+        )
+        drifted.append(exp.Not(this=exp.Paren(this=within)))
+    alive = exp.NEQ(this=column(KIND_COLUMN.name), expression=literal("delete"))
+    suspects = Select(changes, both(alive, exp.Paren(this=disjunction(drifted))))
+    flagged = ctx.let("drifted", passing(suspects, [*node.keys, KIND_COLUMN.name]))
+    redone = [m for m in node.measures if m.argument in sums and m.function != "count"]
+    rows = SemiJoin(ctx.state(node.input, "post"), flagged, tuple((k, k) for k in node.keys))
+    fresh = Aggregate(rows, node.keys, tuple(redone))
+    renamed = Project(
+        fresh,
+        tuple(Item(Column(f"r:{c.name}", c.type, c.nullable), column(c.name)) for c in fresh.columns),
+    )
+    recomputed = ctx.let("recomputed", renamed)
+    ctx.guards[recomputed.name] = flagged.name
+    joined = LeftJoin(changes, recomputed, tuple((k, f"r:{k}") for k in node.keys))
+    items = []
+    for c in changes.columns:
+        value: Expr = column(c.name)
+        if any(m.name == c.name for m in redone):
+            value = exp.Coalesce(this=column(f"r:{c.name}"), expressions=[value])
+        items.append(Item(c, value))
+    return ctx.let("groups_exact", Project(joined, tuple(items)))
+
+
+def _number(value: float) -> Expr:
+    return exp.Cast(this=exp.Literal.number(repr(value)), to=DOUBLE.sql())
+
+
+def _named(measure: Measure, prefix: str) -> Column:
+    return Column(prefix + measure.name, measure.column.type, nullable=False)

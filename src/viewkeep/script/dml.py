@@ -1,0 +1,118 @@
+"""Applying diffs as SQL DML (idIVM section 2, APPLY), as syntax trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from viewkeep.algebra.expressions import Expr, conjunction
+from viewkeep.algebra.nodes import Node
+from viewkeep.idiff.changes import KIND
+
+_TARGET, _DIFF = "v", "d"
+
+
+def update(target: Expr, node: Node, diff: Expr, ids: Sequence[str], changed: Sequence[str]) -> exp.Update:
+    """UPDATE v SET c = d.c FROM diff AS d WHERE v.ids = d.ids: one diff row may update many."""
+    sets = [
+        exp.EQ(this=_bare(c), expression=_of(_DIFF, c)) for c in changed
+    ]
+    return exp.Update(
+        this=_aliased(target, _TARGET),
+        expressions=sets,
+        from_=exp.From(this=_aliased(diff, _DIFF)),
+        where=exp.Where(this=_matched(node, ids)),
+    )
+
+
+def delete(target: Expr, node: Node, diff: Expr, ids: Sequence[str]) -> exp.Delete:
+    """DELETE FROM v USING diff AS d WHERE v.ids = d.ids."""
+    return exp.Delete(
+        this=_aliased(target, _TARGET),
+        using=[_aliased(diff, _DIFF)],
+        where=exp.Where(this=_matched(node, ids)),
+    )
+
+
+def insert(target: Expr, diff: Expr, columns: Sequence[str]) -> exp.Insert:
+    """INSERT INTO v SELECT ... FROM diff: insert diffs are exact, so no row is there yet."""
+    rows = exp.select(*(_bare(c) for c in columns)).from_(diff)
+    return exp.Insert(
+        this=exp.Schema(this=target.copy(), expressions=[_identifier(c) for c in columns]),
+        expression=rows,
+    )
+
+
+def merge(
+    target: Expr,
+    node: Node,
+    changes: Expr,
+    kinds: frozenset[str],
+    ids: Sequence[str],
+    changed: Sequence[str] | None = None,
+) -> exp.Merge:
+    """One MERGE for a whole change relation, or (with `changed`) for one update diff by a part of the IDs.
+
+    Inserts never match: their kind is asked for in ON, so that a full scan of the target is not needed to
+    learn that they are new.
+    """
+    columns = list(node.names)
+    sets = changed if changed is not None else [c for c in columns if c not in node.ids]
+    whens: list[Expr] = []
+    if "delete" in kinds:
+        only = len(kinds - {"insert"}) == 1
+        whens.append(
+            exp.When(matched=True, condition=None if only else _is("delete"), then=exp.Var(this="DELETE"))
+        )
+    if "update" in kinds and sets:
+        assignments = [exp.EQ(this=_of(_TARGET, c), expression=_of(_DIFF, c)) for c in sets]
+        whens.append(exp.When(matched=True, then=exp.Update(expressions=assignments)))
+    if "insert" in kinds:
+        values = exp.Tuple(expressions=[_of(_DIFF, c) for c in columns])
+        names = exp.Tuple(expressions=[_bare(c) for c in columns])
+        whens.append(
+            exp.When(
+                matched=False,
+                condition=_is("insert") if kinds != {"insert"} else None,
+                then=exp.Insert(this=names, expression=values),
+            )
+        )
+    return exp.Merge(
+        this=_aliased(target, _TARGET),
+        using=_aliased(changes, _DIFF),
+        on=_matched(node, ids),
+        whens=exp.Whens(expressions=whens),
+    )
+
+
+def _is(kind: str) -> Expr:
+    return exp.EQ(this=_of(_DIFF, KIND), expression=exp.Literal.string(kind))
+
+
+def _matched(node: Node, ids: Sequence[str]) -> Expr:
+    terms: list[Expr] = []
+    for i in ids:
+        kind = exp.NullSafeEQ if node.by_name[i].nullable else exp.EQ
+        terms.append(kind(this=_of(_TARGET, i), expression=_of(_DIFF, i)))
+    return conjunction(terms) or exp.true()
+
+
+def _aliased(relation: Expr, alias: str) -> Expr:
+    made = relation.copy()
+    made.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+    return made
+
+
+def _identifier(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
+
+
+def _bare(name: str) -> exp.Column:
+    return exp.Column(this=_identifier(name))
+
+
+def _of(alias: str, name: str) -> exp.Column:
+    return exp.Column(this=_identifier(name), table=exp.to_identifier(alias))
+
+

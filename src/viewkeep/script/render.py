@@ -1,0 +1,265 @@
+"""Plans -> SQL syntax trees, which every engine writes in its own dialect. Neighbouring operators share
+one SELECT, so that a person can read the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlglot import exp
+
+from viewkeep.algebra.expressions import (
+    Expr,
+    conjunction,
+    differs,
+    disjunction,
+    pre_name,
+    substitute,
+)
+from viewkeep.algebra.nodes import (
+    Aggregate,
+    BaseDiff,
+    Column,
+    Empty,
+    Join,
+    LeftJoin,
+    Measure,
+    Node,
+    Project,
+    Ref,
+    Scan,
+    Select,
+    SemiJoin,
+    Stored,
+    Union,
+)
+from viewkeep.idiff.net import NET_KIND
+
+
+class Names(Protocol):
+    """Where an engine keeps what leaves of a plan stand for. Each answer can stand in FROM."""
+
+    def table(self, scan: Scan) -> Expr:
+        """A base table in the state that the scan asks for."""
+
+    def net(self, table: str) -> Expr:
+        """The net changes of a base table in this batch."""
+
+    def ref(self, name: str) -> Expr:
+        """A relation that the script computed."""
+
+    def stored(self, target: str) -> Expr:
+        """A target as it was before this refresh."""
+
+
+@dataclass
+class _Source:
+    relation: Expr
+    on: Expr | None = None
+    left: bool = False
+
+
+@dataclass
+class _Block:
+    """One SELECT under construction: FROM, WHERE, and what each plan column is in its terms."""
+
+    sources: list[_Source]
+    columns: dict[str, Expr]
+    where: list[Expr] = field(default_factory=list)
+
+
+class Renderer:
+    """Renders one statement; table aliases count up from t1."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._aliases = 0
+
+    def query(self, node: Node) -> exp.Query:
+        """The plan as a query whose columns are the plan's columns, in order."""
+        if isinstance(node, Union):
+            parts = [self.query(part) for part in node.parts]
+            joined = parts[0]
+            for part in parts[1:]:
+                joined = exp.Union(this=joined, expression=part, distinct=node.distinct)
+            if len(parts) == 1 and node.distinct:
+                source = self._wrapped(parts[0], node.columns)
+                return _select(source, node.columns).distinct()
+            return joined
+        if isinstance(node, Aggregate):
+            return self._grouped(node)
+        return _select(self._block(node), node.columns)
+
+    def _alias(self) -> str:
+        self._aliases += 1
+        return f"t{self._aliases}"
+
+    def _block(self, node: Node) -> _Block:
+        if isinstance(node, Scan):
+            names = [(c.name, base) for c, base in node.fields]
+            return self._leaf(self._names.table(node), names)
+        if isinstance(node, Ref):
+            return self._leaf(self._names.ref(node.name), [(n, n) for n in node.names])
+        if isinstance(node, Stored):
+            return self._leaf(self._names.stored(node.target), [(n, n) for n in node.names])
+        if isinstance(node, BaseDiff):
+            return self._base_diff(node)
+        if isinstance(node, Select):
+            block = self._block(node.input)
+            block.where.append(substitute(node.predicate, block.columns))
+            return block
+        if isinstance(node, Project):
+            block = self._block(node.input)
+            block.columns = {
+                i.name: substitute(i.expression, block.columns) for i in node.items
+            }
+            return block
+        if isinstance(node, Join):
+            return self._join(node)
+        if isinstance(node, LeftJoin):
+            return self._left_join(node)
+        if isinstance(node, SemiJoin):
+            return self._semijoin(node)
+        if isinstance(node, Empty):
+            nulls = {c.name: exp.Cast(this=exp.Null(), to=c.type.sql()) for c in node.columns}
+            one = self._leaf(exp.Subquery(this=exp.select(exp.alias_(exp.Literal.number(1), "x"))), [])
+            return _Block(one.sources, dict(nulls), [exp.false()])
+        return self._wrapped(self.query(node), node.columns)
+
+    def _leaf(self, relation: Expr, names: list[tuple[str, str]]) -> _Block:
+        alias = self._alias()
+        source = relation.copy()
+        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+        return _Block([_Source(source)], {n: _of(alias, base) for n, base in names})
+
+    def _wrapped(self, query: exp.Query, columns: tuple[Column, ...]) -> _Block:
+        return self._leaf(exp.Subquery(this=query), [(c.name, c.name) for c in columns])
+
+    def _base_diff(self, node: BaseDiff) -> _Block:
+        """The rows of the table's net changes that are this diff's; see idiff/net.py for their form."""
+        scan = node.scan
+        names = []
+        for c, base in scan.fields:
+            key = c.name in scan.key
+            names.append((c.name, pre_name(base) if node.kind == "delete" and not key else base))
+            if node.kind == "update" and not key:
+                names.append((pre_name(c.name), pre_name(base)))
+        block = self._leaf(self._names.net(scan.table), names)
+        alias = block.sources[0].relation.alias
+        kind = exp.EQ(this=_of(alias, NET_KIND), expression=exp.Literal.string(node.kind))
+        block.where.append(kind)
+        if node.changed:
+            moved = (differs(_of(alias, b), _of(alias, pre_name(b))) for b in node.changed)
+            block.where.append(disjunction(moved))
+        return block
+
+    def _join(self, node: Join) -> _Block:
+        left = self._block(node.left)
+        right = self._block(node.right)
+        if len(right.sources) > 1:
+            right = self._wrapped(_select(right, node.right.columns), node.right.columns)
+        columns = {**left.columns, **right.columns}
+        condition = node.condition
+        on = substitute(_plain_where_not_null(condition, node), columns) if condition is not None else None
+        source = _Source(right.sources[0].relation, on if on is not None else exp.true())
+        return _Block([*left.sources, source], columns, left.where + right.where)
+
+    def _left_join(self, node: LeftJoin) -> _Block:
+        left = self._block(node.left)
+        right = self._block(node.right)
+        computed = any(not isinstance(e, exp.Column) for e in right.columns.values())
+        if len(right.sources) > 1 or right.where or computed:
+            right = self._wrapped(_select(right, node.right.columns), node.right.columns)
+        terms = _matches(node, left.columns, right.columns)
+        on = conjunction(terms)
+        source = _Source(right.sources[0].relation, on if on is not None else exp.true(), left=True)
+        return _Block([*left.sources, source], {**left.columns, **right.columns}, left.where)
+
+    def _semijoin(self, node: SemiJoin) -> _Block:
+        block = self._block(node.left)
+        inner = self._block(node.right)
+        inner.where += _matches(node, block.columns, inner.columns)
+        found: Expr = exp.Exists(this=_from(exp.select(exp.Literal.number(1)), inner))
+        block.where.append(exp.Not(this=found) if node.anti else found)
+        return block
+
+    def _grouped(self, node: Aggregate) -> exp.Select:
+        block = self._block(node.input)
+        outputs = [
+            exp.alias_(block.columns[k].copy(), k, quoted=True) for k in node.keys
+        ]
+        outputs += [
+            exp.alias_(measured(m, block.columns), m.name, quoted=True) for m in node.measures
+        ]
+        query = _from(exp.select(*outputs), block)
+        keys = [block.columns[k].copy() for k in node.keys]
+        return query.group_by(*keys) if keys else query
+
+
+def measured(measure: Measure, columns: dict[str, Expr]) -> Expr:
+    """The aggregate function that computes a measure from its rows."""
+    if measure.function == "rows" or measure.argument is None:
+        return exp.Count(this=exp.Star())
+    value: Expr = columns[measure.argument].copy()
+    if measure.function == "count":
+        return exp.Count(this=value)
+    if measure.function in ("mass", "magnitude"):
+        value = exp.Abs(this=exp.Cast(this=value, to=measure.column.type.sql()))
+    total = exp.Coalesce(this=exp.Sum(this=value), expressions=[exp.Literal.number(0)])
+    return exp.Cast(this=total, to=measure.column.type.sql())
+
+
+def _of(alias: str, name: str) -> exp.Column:
+    return exp.Column(
+        this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias)
+    )
+
+
+def _select(block: _Block, columns: tuple[Column, ...]) -> exp.Select:
+    outputs = [exp.alias_(block.columns[c.name].copy(), c.name, quoted=True) for c in columns]
+    return _from(exp.select(*outputs), block)
+
+
+def _from(query: exp.Select, block: _Block) -> exp.Select:
+    query = query.from_(block.sources[0].relation, copy=False)
+    for source in block.sources[1:]:
+        always = isinstance(source.on, exp.Boolean)
+        join = exp.Join(this=source.relation)
+        if source.left:
+            join.set("side", "LEFT")
+        elif always:
+            join.set("kind", "CROSS")
+        if source.left or not always:
+            join.set("on", source.on)
+        query.append("joins", join)
+    condition = conjunction(block.where)
+    return query.where(condition, copy=False) if condition is not None else query
+
+
+def _matches(
+    node: SemiJoin | LeftJoin, left: dict[str, Expr], right: dict[str, Expr]
+) -> list[Expr]:
+    """Equality of the paired columns, null-safe where both may be null: engines hash `=` best."""
+    terms: list[Expr] = []
+    for a, b in node.on:
+        nullable = node.left.by_name[a].nullable and node.right.by_name[b].nullable
+        kind = exp.NullSafeEQ if nullable else exp.EQ
+        terms.append(kind(this=left[a].copy(), expression=right[b].copy()))
+    return terms
+
+
+def _plain_where_not_null(condition: Expr, node: Join) -> Expr:
+    """Null-safe equalities of columns of which one is never null, as plain ones."""
+
+    def relax(part: Expr) -> Expr:
+        if isinstance(part, exp.NullSafeEQ):
+            sides = [part.this, part.expression]
+            if all(isinstance(s, exp.Column) for s in sides) and not all(
+                node.by_name[s.name].nullable for s in sides
+            ):
+                return exp.EQ(this=part.this, expression=part.expression)
+        return part
+
+    return condition.copy().transform(relax)
+
+

@@ -1,0 +1,168 @@
+"""What viewkeep keeps in a DuckDB file: the schema `viewkeep`, next to the user's tables.
+
+    meta    the format, and the number of the last logged statement
+    views   one row a view: its definition and its watermark, the last statement that it shows
+    tables  foreign keys, which DuckDB itself would enforce too eagerly to be declared there
+    log:T   the modification log of base table T          v:rows, v:cache_1  what view v stores
+
+View, caches and watermark move in one transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import duckdb
+from sqlglot import exp
+
+from viewkeep.capture.duckdb import SCHEMA, create_log, log_table
+from viewkeep.catalog.models import FORMAT, Table, View
+from viewkeep.engines.duckdb.dialect import to_sql
+from viewkeep.errors import CorruptCatalog
+from viewkeep.idiff.net import SEQ
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A view as it is registered."""
+
+    view: View
+    watermark: int
+    refreshed: datetime | None
+
+
+def target_table(view: str, target: str) -> exp.Table:
+    """Where a target of a view is stored."""
+    return exp.table_(f"{view.lower()}:{target}", db=SCHEMA, quoted=True)
+
+
+class Store:
+    """viewkeep's own tables in one DuckDB database."""
+
+    def __init__(self, con: Any) -> None:
+        self._con = con
+        known = con.execute(
+            "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'viewkeep' "
+            "AND database_name = current_database()"
+        ).fetchone()[0]
+        if not known:
+            self._create()
+        self._check()
+
+    def _create(self) -> None:
+        self._con.execute("BEGIN")
+        self._con.execute("CREATE SCHEMA viewkeep")
+        self._con.execute("CREATE TABLE viewkeep.meta (key VARCHAR PRIMARY KEY, value BIGINT)")
+        self._con.execute("INSERT INTO viewkeep.meta VALUES ('format', ?), ('seq', 0)", [FORMAT])
+        self._con.execute(
+            "CREATE TABLE viewkeep.views (name VARCHAR PRIMARY KEY, position BIGINT, doc VARCHAR, "
+            "watermark BIGINT, refreshed TIMESTAMP)"
+        )
+        self._con.execute("CREATE TABLE viewkeep.tables (name VARCHAR PRIMARY KEY, doc VARCHAR)")
+        self._con.execute("COMMIT")
+
+    def _check(self) -> None:
+        try:
+            row = self._con.execute(
+                "SELECT value FROM viewkeep.meta WHERE key = 'format'"
+            ).fetchone()
+            self._con.execute("SELECT name, position, doc, watermark, refreshed FROM viewkeep.views LIMIT 0")
+        except duckdb.Error as problem:
+            raise CorruptCatalog(
+                f"the schema viewkeep is not as viewkeep left it: {problem}",
+                hint="restore the file from a backup, or DROP SCHEMA viewkeep CASCADE and create "
+                "the views again; base tables are not affected",
+            ) from problem
+        if row is None or row[0] != FORMAT:
+            raise CorruptCatalog(
+                f"the file has viewkeep format {row[0] if row else 'none'}, this is format {FORMAT}",
+                hint="open it with the version of viewkeep that wrote it",
+            )
+
+    # --- views ---
+
+    def entries(self) -> list[Entry]:
+        rows = self._con.execute(
+            "SELECT doc, watermark, refreshed FROM viewkeep.views ORDER BY position"
+        ).fetchall()
+        return [Entry(View.from_json(doc), mark, when) for doc, mark, when in rows]
+
+    def watermark(self, view: str) -> int:
+        row = self._con.execute(
+            "SELECT watermark FROM viewkeep.views WHERE name = ?", [view.lower()]
+        ).fetchone()
+        if row is None:
+            raise CorruptCatalog(
+                f"view {view} is not registered any more", hint="was it dropped by another session?"
+            )
+        return int(row[0])
+
+    def add_view(self, view: View, watermark: int) -> None:
+        self._con.execute(
+            "INSERT INTO viewkeep.views SELECT ?, coalesce(max(position), 0) + 1, ?, ?, "
+            "now()::TIMESTAMP FROM viewkeep.views",
+            [view.name.lower(), view.to_json(), watermark],
+        )
+
+    def move_watermark(self, view: str, watermark: int) -> None:
+        self._con.execute(
+            "UPDATE viewkeep.views SET watermark = ?, refreshed = now()::TIMESTAMP WHERE name = ?",
+            [watermark, view.lower()],
+        )
+
+    def remove_view(self, view: str) -> None:
+        self._con.execute("DELETE FROM viewkeep.views WHERE name = ?", [view.lower()])
+
+    # --- the log ---
+
+    def last_seq(self) -> int:
+        row = self._con.execute("SELECT value FROM viewkeep.meta WHERE key = 'seq'").fetchone()
+        return int(row[0])
+
+    def next_seq(self) -> int:
+        seq = self.last_seq() + 1
+        self._con.execute("UPDATE viewkeep.meta SET value = ? WHERE key = 'seq'", [seq])
+        return seq
+
+    def start_log(self, table: Table) -> None:
+        create_log(self._con, table)
+
+    def stop_log(self, table: str) -> None:
+        self._con.execute(to_sql(exp.Drop(this=log_table(table), kind="TABLE", exists=True)))
+
+    def pending(self, table: str, after: int) -> int:
+        """How many events of a table lie past a watermark."""
+        query = exp.select(exp.Count(this=exp.Star())).from_(log_table(table)).where(_past(after))
+        return int(self._con.execute(to_sql(query)).fetchone()[0])
+
+    def trim_log(self, table: str, upto: int) -> None:
+        """Forgets events that every view that reads the table has seen."""
+        seen = exp.LTE(this=_seq(), expression=exp.Literal.number(upto))
+        self._con.execute(to_sql(exp.Delete(this=log_table(table), where=exp.Where(this=seen))))
+
+    # --- tables ---
+
+    def table_doc(self, name: str) -> Table | None:
+        row = self._con.execute(
+            "SELECT doc FROM viewkeep.tables WHERE name = ?", [name.lower()]
+        ).fetchone()
+        return Table.from_json(row[0]) if row else None
+
+    def save_table(self, table: Table) -> None:
+        self._con.execute(
+            "INSERT OR REPLACE INTO viewkeep.tables VALUES (?, ?)",
+            [table.name.lower(), table.to_json()],
+        )
+
+    def remove_table(self, name: str) -> None:
+        self._con.execute("DELETE FROM viewkeep.tables WHERE name = ?", [name.lower()])
+
+
+def _seq() -> exp.Column:
+    return exp.Column(this=exp.to_identifier(SEQ, quoted=True))
+
+
+def _past(after: int) -> exp.Expression:
+    return exp.GT(this=_seq(), expression=exp.Literal.number(after))
