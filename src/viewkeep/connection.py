@@ -161,7 +161,7 @@ class Connection:
         return Table(name, tuple(columns), tuple(by_lower[k.lower()] for k in key), tuple(foreign))
 
     def _drop_table(self, node: exp.Drop) -> Result:
-        name = ".".join(part.name for part in node.this.parts)
+        name = ".".join(part.name for part in node.args["tables"][0].parts)
         readers = [
             view.name
             for view in self.engine.views()

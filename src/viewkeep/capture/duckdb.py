@@ -67,7 +67,6 @@ def _insert(con: Any, tree: exp.Insert, table: Table, seq: int) -> int:
         plain = tree.copy()
         plain.set("overwrite", False)
         return _bring_returned(con, plain, table, seq)
-    con.execute(to_sql(exp.Drop(this=_TAKEN.copy(), kind="TABLE", exists=True)))
     return _bring_returned(con, tree, table, seq, taken=False)
 
 
@@ -79,7 +78,7 @@ def _bring_returned(
         _log_taken(con, table, seq)
     returning = tree.copy()
     returning.set("returning", exp.Returning(expressions=[exp.Star()]))
-    rows = con.execute(to_sql(returning)).to_arrow_table()
+    rows = con.sql(to_sql(returning)).to_arrow_table()
     con.register(_BROUGHT, rows)
     try:
         _append(con, table, seq, 1, exp.table_(_BROUGHT))
@@ -101,7 +100,7 @@ def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
     _log_taken(con, table, seq)
     returning = _expanded(tree, table)
     returning.set("returning", exp.Returning(expressions=[exp.Star()]))
-    rows = con.execute(to_sql(returning)).to_arrow_table()
+    rows = con.sql(to_sql(returning)).to_arrow_table()
     con.register(_BROUGHT, rows)
     try:
         now = exp.select(*(_column(c.name) for c in table.columns)).from_(
@@ -130,7 +129,7 @@ def _expanded(tree: exp.Merge, table: Table) -> exp.Merge:
     names = [c.name for c in table.columns]
     for when in made.args["whens"].expressions:
         then = when.args["then"]
-        if isinstance(then, exp.Update) and isinstance(then.args.get("expressions"), exp.Star):
+        if isinstance(then, exp.Update) and any(isinstance(e, exp.Star) for e in then.expressions):
             sets = [exp.EQ(this=_column(n), expression=_column(n, source)) for n in names]
             when.set("then", exp.Update(expressions=sets))
         elif isinstance(then, exp.Insert) and isinstance(then.this, exp.Star):

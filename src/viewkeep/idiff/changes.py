@@ -37,10 +37,12 @@ def diffs_of(changes: Node, ids: Sequence[str], rule: str) -> list[Diff]:
         Item(changes.by_name[n], column(n if n in ids else pre_name(n))) for n in [*ids, *others]
     )
     key = tuple(ids)
-    made = [
-        Diff("insert", key, others, passing(of_kind["insert"], [*ids, *others]), rule=rule),
-        Diff("delete", key, others, Project(of_kind["delete"], before), rule=rule),
-    ]
+    made = []
+    if key:  # without IDs there is one row, which neither comes nor goes
+        made = [
+            Diff("insert", key, others, passing(of_kind["insert"], [*ids, *others]), rule=rule),
+            Diff("delete", key, others, Project(of_kind["delete"], before), rule=rule),
+        ]
     if others:
         query = passing(of_kind["update"], both_states)
         made.append(Diff("update", key, others, query, frozenset(others), rule=rule))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sqlglot import exp
+
 from viewkeep.algebra.expressions import column, conjunction, differs, disjunction, pre_name, same
 from viewkeep.algebra.nodes import Item, Join, Node, Project, Select, SemiJoin, passing, pre_column
 from viewkeep.idiff.diff import Diff
@@ -13,6 +15,21 @@ from viewkeep.rules.context import Context
 def as_pre(node: Node) -> Project:
     """The node with every column c called pre:c."""
     return Project(node, tuple(Item(pre_column(c), column(c.name)) for c in node.columns))
+
+
+def rename_ids(diff: Diff, names: Mapping[str, str]) -> tuple[dict[str, str], Node]:
+    """The new name of each id with an old one, and the diff's rows that can match under the new names.
+
+    Two ids may get one name where the node makes them equal. A diff row in which they differ matches
+    nothing: with r.k = r.l the row (k 0, l 1) must not pass for (0, 0).
+    """
+    renamed: dict[str, str] = {}
+    query = diff.query
+    for old in diff.ids:
+        first = renamed.setdefault(names[old], old)
+        if first != old:
+            query = Select(query, exp.EQ(this=column(first), expression=column(old)))
+    return renamed, query
 
 
 def old_values(diff: Diff, query: Node) -> Project:

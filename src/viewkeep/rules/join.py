@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from viewkeep.algebra.expressions import Expr, column, columns_of, pre_name
-from viewkeep.algebra.nodes import Item, Join, Node, Project, Select, Union, passing, pre_column
+from viewkeep.algebra.nodes import Empty, Item, Join, Node, Project, Select, Union, passing, pre_column
 from viewkeep.idiff.diff import Diff
-from viewkeep.rules.compare import compare, reexamine
+from viewkeep.rules.compare import compare, reexamine, rename_ids
 from viewkeep.rules.context import Context
 
 
@@ -83,7 +83,7 @@ def _touched_pairs(
         for diff in diffs
         if diff.kind != ("insert" if state == "pre" else "delete")
     ]
-    return Union(tuple(parts), distinct=True)
+    return Union(tuple(parts), distinct=True) if parts else Empty(node.columns)
 
 
 def _pairs(node: Join, side: int, diff: Diff, state: str, ctx: Context) -> Node:
@@ -120,15 +120,14 @@ def _paired(node: Join, side: int, rows: Node, condition: Expr | None, ctx: Cont
 
 def _renamed(node: Join, diff: Diff, rule: str) -> Diff:
     """The diff as it is, its ids under the names that stand for them in the join."""
-    renamed = {node.id_of[i]: i for i in diff.ids}
-    replaced = [old for new, old in renamed.items() if new != old]
-    query = diff.query
+    renamed, query = rename_ids(diff, node.id_of)
+    replaced = [i for i in diff.ids if i not in renamed]
     if replaced:
         ids = [Item(node.by_name[new], column(old)) for new, old in renamed.items() if new != old]
         if diff.kind == "update":  # the old name stays known, and never changes
             ids += [Item(pre_column(node.by_name[old]), column(old)) for old in replaced]
-        kept = (Item(c, column(c.name)) for c in diff.query.columns)
-        query = Project(diff.query, (*ids, *kept))
+        kept = (Item(c, column(c.name)) for c in query.columns)
+        query = Project(query, (*ids, *kept))
     known = (*diff.known, *replaced)
     return Diff(diff.kind, tuple(renamed), known, query, diff.changed, exact=False, rule=rule)
 

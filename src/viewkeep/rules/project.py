@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from viewkeep.algebra.expressions import column, columns_of, differs, disjunction, pre_name
 from viewkeep.algebra.nodes import Item, Node, Project, Select, pre_column
 from viewkeep.idiff.diff import Diff
-from viewkeep.rules.compare import reexamine
+from viewkeep.rules.compare import reexamine, rename_ids
 from viewkeep.rules.context import Context
 
 
@@ -41,7 +41,7 @@ def _propagate(node: Project, diff: Diff, ctx: Context) -> list[Diff]:
 
 def _mapped(node: Project, diff: Diff, changed: frozenset[str], rule: str) -> Diff:
     """The diff with its ids under their new names and the items that it knows."""
-    renamed = {node.kept[i]: i for i in diff.ids}
+    renamed, rows = rename_ids(diff, node.kept)
     items = [Item(node.by_name[new], column(old)) for new, old in renamed.items()]
     known = [
         i for i in node.items if i.name not in renamed and diff.knows(columns_of(i.expression))
@@ -49,7 +49,7 @@ def _mapped(node: Project, diff: Diff, changed: frozenset[str], rule: str) -> Di
     items += [Item(i.column, diff.post(i.expression)) for i in known]
     if diff.kind == "update":
         items += [Item(pre_column(i.column), diff.pre(i.expression)) for i in known]
-    query: Node = Project(diff.query, tuple(items))
+    query: Node = Project(rows, tuple(items))
     if changed:
         query = Select(
             query, disjunction(differs(column(c), column(pre_name(c))) for c in sorted(changed))

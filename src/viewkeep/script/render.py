@@ -217,6 +217,8 @@ def _of(alias: str, name: str) -> exp.Column:
 
 def _select(block: _Block, columns: tuple[Column, ...]) -> exp.Select:
     outputs = [exp.alias_(block.columns[c.name].copy(), c.name, quoted=True) for c in columns]
+    if not outputs:  # a diff over a node without IDs: that it has a row is all it says
+        outputs = [exp.alias_(exp.Literal.number(1), "one")]
     return _from(exp.select(*outputs), block)
 
 

@@ -130,7 +130,7 @@ class Store:
         create_log(self._con, table)
 
     def stop_log(self, table: str) -> None:
-        self._con.execute(to_sql(exp.Drop(this=log_table(table), kind="TABLE", exists=True)))
+        self._con.execute(to_sql(exp.Drop(tables=[log_table(table)], kind="TABLE", exists=True)))
 
     def pending(self, table: str, after: int) -> int:
         """How many events of a table lie past a watermark."""

@@ -9,7 +9,7 @@ from viewkeep.frontend.typing import QUOTIENT
 
 def to_sql(tree: exp.Expression, pretty: bool = False) -> str:
     """The tree as DuckDB SQL."""
-    return tree.copy().transform(_translate).sql(dialect="duckdb", pretty=pretty)
+    return tree.transform(_translate).sql(dialect="duckdb", pretty=pretty)
 
 
 def _translate(node: exp.Expression) -> exp.Expression:

@@ -122,34 +122,22 @@ class DuckDBEngine:
     # --- base tables ---
 
     def find_table(self, name: str) -> Table | None:
-        schema, _, bare = name.rpartition(".")
-        rows = self._con.execute(
-            "SELECT column_name, data_type, is_nullable, table_name FROM duckdb_columns() "
-            "WHERE lower(table_name) = lower(?) AND database_name = current_database() "
-            "AND lower(schema_name) = lower(coalesce(nullif(?, ''), current_schema())) "
-            "AND table_oid IN (SELECT table_oid FROM duckdb_tables()) ORDER BY column_index",
-            [bare, schema],
-        ).fetchall()
-        if not rows:
+        try:
+            rows = self._con.execute("SELECT name, type, \"notnull\", pk FROM pragma_table_info(?)", [name])
+            found = rows.fetchall()
+        except duckdb.CatalogException:
             return None
-        columns, refused = [], {}
-        for column_name, type_name, nullable, _ in rows:
+        columns, refused, key = [], {}, []
+        for column_name, type_name, required, in_key in found:
             kind = _parse_type(type_name)
             if kind is None:
                 refused[column_name] = type_name
-            else:
-                columns.append(TableColumn(column_name, kind, bool(nullable)))
-        key = self._con.execute(
-            "SELECT constraint_column_names FROM duckdb_constraints() "
-            "WHERE constraint_type = 'PRIMARY KEY' AND lower(table_name) = lower(?) "
-            "AND database_name = current_database() "
-            "AND lower(schema_name) = lower(coalesce(nullif(?, ''), current_schema()))",
-            [bare, schema],
-        ).fetchone()
+                continue
+            columns.append(TableColumn(column_name, kind, not required))
+            if in_key:
+                key.append(column_name)
         doc = self._store.table_doc(name)
-        return Table(
-            name, tuple(columns), tuple(key[0]) if key else (), doc.foreign_keys if doc else (), refused
-        )
+        return Table(name, tuple(columns), tuple(key), doc.foreign_keys if doc else (), refused)
 
     def create_table(self, tree: exp.Create, table: Table) -> None:
         if self.find_table(table.name) is not None:
@@ -194,7 +182,7 @@ class DuckDBEngine:
 
     def drop_table(self, name: str, if_exists: bool) -> None:
         with self._transaction():
-            self._checked(to_sql(exp.Drop(this=base_table(name), kind="TABLE", exists=if_exists)))
+            self._checked(to_sql(exp.Drop(tables=[base_table(name)], kind="TABLE", exists=if_exists)))
             self._store.remove_table(name)
 
     # --- the user's statements ---
@@ -225,9 +213,11 @@ class DuckDBEngine:
         return None
 
     def run_query(self, tree: exp.Expression, text: str) -> Result:
-        cursor = self._checked(to_sql(tree))
-        columns = tuple(d[0] for d in cursor.description)
-        frame = cursor.to_arrow_table()
+        try:
+            frame = self._con.sql(to_sql(tree)).to_arrow_table()
+        except duckdb.Error as problem:
+            raise self._translated(problem) from problem
+        columns = tuple(frame.column_names)
         rows = tuple(zip(*(c.to_pylist() for c in frame.columns), strict=True)) if columns else ()
         return Result("select", columns, rows, frame=lambda: frame)
 
@@ -302,10 +292,10 @@ class DuckDBEngine:
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
         with self._transaction():
-            self._con.execute(to_sql(exp.Drop(this=base_table(view.name), kind="VIEW", exists=True)))
+            self._con.execute(to_sql(exp.Drop(tables=[base_table(view.name)], kind="VIEW", exists=True)))
             for target in compiled.placement.targets:
                 table = target_table(view.name, target.name)
-                self._con.execute(to_sql(exp.Drop(this=table, kind="TABLE", exists=True)))
+                self._con.execute(to_sql(exp.Drop(tables=[table], kind="TABLE", exists=True)))
             self._store.remove_view(view.name)
             for table_ in view.tables:
                 if self._tracked(table_.name) is None:
@@ -356,11 +346,9 @@ class DuckDBEngine:
         for table in view.tables:
             if after == upto or not self._store.pending(table.name, after):
                 continue
-            key = ("net", table.name, after)
             events = exp.select("*").from_(log_table(table.name)).where(
                 exp.GT(this=_bare(SEQ), expression=exp.Literal.number(after))
             )
-            del key
             self._temporary(names.net(table.name), net_changes(table, events))
             row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
             labels = ["insert", "delete", "update", *(f"update:{n}" for n in non_keys(table))]
@@ -501,8 +489,8 @@ def _create_sql(names: DuckDBNames, name: str, query: exp.Query) -> str:
 def _parse_type(name: str) -> t.Type | None:
     if name in ("HUGEINT", "UHUGEINT", "FLOAT") or name.startswith(("U", "STRUCT", "MAP")) or "[" in name:
         return None
-    if name.startswith("TIMESTAMP") and name != "TIMESTAMP":
-        return None
+    if name.startswith("TIMESTAMP"):
+        return t.TIMESTAMP if name == "TIMESTAMP" else None
     return t.parse(name, "duckdb")
 
 
