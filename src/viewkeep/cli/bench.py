@@ -75,5 +75,4 @@ def bench(
     if isinstance(status, ViewkeepError):
         session.fail(1, status)
         session.finish()
-        return
     raise typer.Exit(status)

@@ -47,7 +47,6 @@ def demo(
     if isinstance(status, ViewkeepError):
         session.fail(1, status)
         session.finish()
-        return
     raise typer.Exit(status)
 
 

@@ -10,7 +10,7 @@ import typer
 from viewkeep.cli import options
 from viewkeep.cli.human_form import show_explanation
 from viewkeep.cli.json_form import of_explanation
-from viewkeep.cli.session import Session, chosen
+from viewkeep.cli.session import Session
 from viewkeep.connection import Connection
 from viewkeep.errors import ViewkeepError
 
@@ -37,7 +37,7 @@ def explain(
     ```
     """
     session = Session(json=json, debug=debug)
-    session.on_warehouse(engine, at, lambda vk: _explain(session, vk, chosen(vk, views), steps))
+    session.on_warehouse(engine, at, lambda vk: _explain(session, vk, session.chosen(vk, views), steps))
     session.finish()
 
 

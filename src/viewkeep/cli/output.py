@@ -49,24 +49,22 @@ class Console:
     def table(
         self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = ""
     ) -> None:
-        """Rows under column names; numbers to the right. An empty title is left out."""
+        """Rows under column names; numbers to the right. An empty title or caption is left out."""
         if self.json_mode:
             return
         shown = [tuple(row) for row in rows]
-        table = Table(
-            title=Text(title) if title else None,
-            caption=Text(caption) if caption else None,
-            box=box.SIMPLE_HEAD,
-            show_edge=False,
-            title_justify="left",
-            caption_justify="left",
-        )
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False)
         for at, name in enumerate(columns):
             numeric = all(_is_number(row[at]) for row in shown if row[at] is not None) and bool(shown)
             table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
         for row in shown:
             table.add_row(*(_cell(value) for value in row))
+        # rich would break a title or a caption that is longer than its table is wide
+        if title:
+            self.line(title, style="bold")
         self._print(self._out, table)
+        if caption:
+            self.line(caption, style="dim")
 
     def bars(self, title: str, values: Sequence[tuple[str, float, str]]) -> None:
         """A horizontal bar for each (label, value, text); the longest is the largest value."""

@@ -56,7 +56,6 @@ def run(
     if isinstance(statements, ViewkeepError):
         session.fail(1, statements, source=source if statements.place else "")
         session.finish()
-        return
     session.on_warehouse(engine, at, lambda vk: _run_all(session, vk, statements, source, keep_going))
     session.finish()
 

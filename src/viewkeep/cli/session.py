@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import typer
 
@@ -41,6 +41,9 @@ class Session:
         except ViewkeepError as error:
             self._trace()
             return error
+        except BrokenPipeError:
+            # the reader of our output has seen enough; that is no error of anyone's
+            raise
         except Exception as error:
             self._trace()
             hint = "this is a mistake in viewkeep, not in your SQL; please report it"
@@ -90,11 +93,16 @@ class Session:
             vk.progress = update
             return self.attempt(call)
 
-    def finish(self) -> None:
+    def chosen(self, vk: viewkeep.Connection, views: list[str] | None) -> list[str]:
+        """The named views, or all there are."""
+        if views:
+            return views
+        found = self.attempt(lambda: [view.name for view in vk.engine.views()])
+        if isinstance(found, ViewkeepError):
+            self.fail(1, found)
+            return []
+        return found
+
+    def finish(self) -> NoReturn:
         """Ends the command with its status."""
         raise typer.Exit(0 if self.ok else 1)
-
-
-def chosen(vk: viewkeep.Connection, views: list[str] | None) -> list[str]:
-    """The named views, or all there are."""
-    return views or [view.name for view in vk.engine.views()]

@@ -7,7 +7,7 @@ from functools import partial
 from viewkeep.cli import options
 from viewkeep.cli.human_form import show_verification
 from viewkeep.cli.json_form import of_verification
-from viewkeep.cli.session import Session, chosen
+from viewkeep.cli.session import Session
 from viewkeep.connection import Connection
 from viewkeep.errors import ViewkeepError
 
@@ -30,7 +30,7 @@ def verify(
     ```
     """
     session = Session(json=json, debug=debug)
-    session.on_warehouse(engine, at, lambda vk: _verify(session, vk, chosen(vk, views)))
+    session.on_warehouse(engine, at, lambda vk: _verify(session, vk, session.chosen(vk, views)))
     session.finish()
 
 

@@ -48,6 +48,12 @@ def check_tables(view: View, find_table: Callable[[str], Table | None], full: bo
                 )
 
 
+def kinds_present(found: Mapping[str, int]) -> tuple[frozenset[str], dict[str, int]]:
+    """From the counts of a net relation: the kinds that pick a script, and the numbers to tell."""
+    counts = {kind: n for kind, n in found.items() if ":" not in kind and n}
+    return frozenset(kind for kind, n in found.items() if n and kind != "update"), counts
+
+
 def refreshed(
     view: View,
     strategy: str,

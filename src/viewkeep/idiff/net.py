@@ -10,13 +10,10 @@ column after (`c`) and before (`pre:c`), and NET_KIND. It is effective: only fir
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import (
     Expr,
-    conjunction,
     differs,
     disjunction,
     pre_name,
@@ -26,56 +23,75 @@ from viewkeep.catalog.models import Table
 SEQ = ":seq"
 SIGN = ":sign"
 NET_KIND = ":net"
+LAST = ":last"
+KINDS = ("insert", "delete", "update", "duplicate")
 
 
-def net_changes(table: Table, log: exp.Query) -> exp.Select:
-    """The net changes of a table from the events that `log` selects (SEQ, SIGN, and all columns)."""
-    names = [c.name for c in table.columns]
-    order = [_ordered(SEQ, desc=False), _ordered(SIGN, desc=False)]
-    back = [_ordered(SEQ, desc=True), _ordered(SIGN, desc=True)]
-    ranked = exp.select(
-        *(_quoted(n) for n in (SIGN, *names)),
-        exp.alias_(_rank(table.key, order), "first"),
-        exp.alias_(_rank(table.key, back), "last"),
+def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.Select:
+    """The net changes of a table from the events that `log` selects (SEQ, SIGN, and all columns).
+
+    With `all_keys`, keys that end as they began stay, as kind `none`. LAST is the last event's SEQ. A key
+    that more rows came for than went is of kind `duplicate`: no key of the table any more.
+
+    One grouping by key: the first event says what the row was, if its sign is -1, and the last what it
+    became, if its sign is +1. Within a statement, rows that go come before rows that come.
+    """
+    others = non_keys(table)
+    order = exp.Add(
+        this=exp.Mul(this=_quoted(SEQ), expression=exp.Literal.number(4)), expression=_quoted(SIGN)
+    )
+    row = exp.Struct(
+        expressions=[
+            exp.PropertyEQ(this=_identifier(n), expression=_quoted(n)) for n in (SIGN, *others)
+        ]
+    )
+    edges = exp.select(
+        *(_quoted(k) for k in table.key),
+        exp.alias_(exp.ArgMin(this=row, expression=order), "first"),
+        exp.alias_(exp.ArgMax(this=row.copy(), expression=order.copy()), "last"),
+        exp.alias_(exp.Sum(this=_quoted(SIGN)), "balance"),
+        exp.alias_(exp.Max(this=_quoted(SEQ)), LAST, quoted=True),
     ).from_(exp.Subquery(this=log, alias=_alias("events")))
-    was = _edge(ranked, "first", -1, names)
-    became = _edge(ranked, "last", 1, names)
+    edges = edges.group_by(*(_quoted(k) for k in table.key))
+    was, is_ = _has("first", -1), _has("last", 1)
+    moved: list[Expr] = [differs(_field("first", n), _field("last", n)) for n in others]
+    changed = disjunction(moved) if moved else exp.false()
+    before = exp.Case(
+        ifs=[exp.If(this=was.copy(), true=exp.Literal.number(1))], default=exp.Literal.number(0)
+    )
+    rows = exp.Add(this=_of("edges", "balance"), expression=before)
     kind = exp.Case(
         ifs=[
-            exp.If(this=_is_null("was", table.key[0]), true=exp.Literal.string("insert")),
-            exp.If(this=_is_null("became", table.key[0]), true=exp.Literal.string("delete")),
+            _if(exp.GT(this=rows, expression=exp.Literal.number(1)), "duplicate"),
+            _if(exp.And(this=was.copy(), expression=exp.Not(this=is_.copy())), "delete"),
+            _if(exp.And(this=exp.Not(this=was.copy()), expression=is_.copy()), "insert"),
+            _if(exp.Not(this=is_.copy()), "none"),
+            _if(exp.Paren(this=changed), "update"),
         ],
-        default=exp.Literal.string("update"),
+        default=exp.Literal.string("none"),
     )
-    others = [n for n in names if n not in table.key]
-    outputs: list[Expr] = [
-        exp.alias_(
-            exp.Coalesce(this=_of("became", k), expressions=[_of("was", k)]), k, quoted=True
-        )
-        for k in table.key
+    outputs: list[Expr] = [_quoted(k) for k in table.key]
+    outputs += [exp.alias_(_only_if(is_, _field("last", n)), n, quoted=True) for n in others]
+    outputs += [
+        exp.alias_(_only_if(was, _field("first", n)), pre_name(n), quoted=True) for n in others
     ]
-    outputs += [exp.alias_(_of("became", n), n, quoted=True) for n in others]
-    outputs += [exp.alias_(_of("was", n), pre_name(n), quoted=True) for n in others]
     outputs.append(exp.alias_(kind, NET_KIND, quoted=True))
-    on = conjunction(exp.EQ(this=_of("was", k), expression=_of("became", k)) for k in table.key)
-    moved: list[Expr] = [_is_null("was", table.key[0]), _is_null("became", table.key[0])]
-    moved += [differs(_of("was", n), _of("became", n)) for n in others]
-    query = exp.select(*outputs).from_(exp.Subquery(this=was, alias=_alias("was")))
-    query.append(
-        "joins",
-        exp.Join(this=exp.Subquery(this=became, alias=_alias("became")), side="FULL", on=on),
-    )
-    return query.where(disjunction(moved))
+    outputs.append(_quoted(LAST))
+    query = exp.select(*outputs).from_(exp.Subquery(this=edges, alias=_alias("edges")))
+    if all_keys:
+        return query
+    net = exp.select("*").from_(exp.Subquery(this=query, alias=_alias("net")))
+    return net.where(exp.NEQ(this=_quoted(NET_KIND), expression=exp.Literal.string("none")))
 
 
 def summary(table: Table, net: Expr) -> exp.Select:
     """One row that says what a net relation holds: how many of each kind, and which columns change.
 
-    Columns: insert, delete, update, then one `update:column` for each column that is no key.
+    Columns: KINDS, then one `update:column` for each column that is no key.
     """
     outputs = [
         exp.alias_(_counted(exp.EQ(this=_quoted(NET_KIND), expression=exp.Literal.string(k))), k, quoted=True)
-        for k in ("insert", "delete", "update")
+        for k in KINDS
     ]
     for name in non_keys(table):
         updated = exp.EQ(this=_quoted(NET_KIND), expression=exp.Literal.string("update"))
@@ -83,6 +99,11 @@ def summary(table: Table, net: Expr) -> exp.Select:
         both = exp.And(this=updated, expression=moved)
         outputs.append(exp.alias_(_counted(both), f"update:{name}", quoted=True))
     return exp.select(*outputs).from_(net)
+
+
+def labels(table: Table) -> list[str]:
+    """What each column of a summary counts."""
+    return [*KINDS, *(f"update:{n}" for n in non_keys(table))]
 
 
 def non_keys(table: Table) -> list[str]:
@@ -96,34 +117,27 @@ def _counted(condition: Expr) -> Expr:
     return exp.Coalesce(this=exp.Sum(this=case), expressions=[zero.copy()])
 
 
-def _edge(ranked: exp.Select, rank: str, sign: int, names: Sequence[str]) -> exp.Select:
-    """The rows that are the first (or last) event of their key, where that event has this sign."""
+def _if(condition: Expr, kind: str) -> exp.If:
+    return exp.If(this=condition, true=exp.Literal.string(kind))
+
+
+def _has(edge: str, sign: int) -> Expr:
     number = exp.Literal.number(1)
-    wanted: Expr = number if sign > 0 else exp.Neg(this=number)
-    return (
-        exp.select(*(_quoted(n) for n in names))
-        .from_(exp.Subquery(this=ranked.copy(), alias=_alias("ranked")))
-        .where(
-            exp.EQ(this=_quoted(rank), expression=exp.Literal.number(1)),
-            exp.EQ(this=_quoted(SIGN), expression=wanted),
-        )
+    return exp.EQ(
+        this=_field(edge, SIGN), expression=number if sign > 0 else exp.Neg(this=number)
     )
 
 
-def _rank(key: Sequence[str], order: Sequence[exp.Ordered]) -> exp.Window:
-    return exp.Window(
-        this=exp.RowNumber(),
-        partition_by=[_quoted(k) for k in key],
-        order=exp.Order(expressions=list(order)),
-    )
+def _field(edge: str, name: str) -> Expr:
+    return exp.Dot(this=_of("edges", edge), expression=_identifier(name))
 
 
-def _ordered(name: str, *, desc: bool) -> exp.Ordered:
-    return exp.Ordered(this=_quoted(name), desc=desc, nulls_first=not desc)
+def _only_if(condition: Expr, value: Expr) -> Expr:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
 
 
-def _is_null(alias: str, name: str) -> Expr:
-    return exp.Is(this=_of(alias, name), expression=exp.Null())
+def _identifier(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
 
 
 def _quoted(name: str) -> exp.Column:

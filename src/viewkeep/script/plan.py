@@ -33,6 +33,8 @@ class Change:
     target: Target
     source: str
     kind: str
+    ids: tuple[str, ...]
+    changed: tuple[str, ...]
     statement: Expr
 
 
@@ -74,5 +76,7 @@ def statements(script: Script, names: Names) -> Statements:
                     made = dml.update(stored, node, source, diff.ids, sorted(diff.changed))
                 else:
                     made = dml.insert(stored, source, node.names)
-                changes.append(Change(target, name, kind, made))
+                changes.append(
+                    Change(target, name, kind, diff.ids, tuple(sorted(diff.changed)), made)
+                )
     return Statements(tuple(computes), tuple(changes))

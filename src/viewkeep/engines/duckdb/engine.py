@@ -18,7 +18,7 @@ from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.initial import fill_queries, shown
-from viewkeep.engines.report import check_tables, refreshed, verification
+from viewkeep.engines.report import check_tables, kinds_present, refreshed, verification
 from viewkeep.errors import (
     AlreadyExists,
     DependentViews,
@@ -28,7 +28,7 @@ from viewkeep.errors import (
     ViewkeepError,
     WarehouseHeld,
 )
-from viewkeep.idiff.net import NET_KIND, SEQ, net_changes, non_keys, pre_name, summary
+from viewkeep.idiff.net import NET_KIND, SEQ, labels, net_changes, pre_name, summary
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 from viewkeep.script.model import Script
@@ -351,10 +351,8 @@ class DuckDBEngine:
             )
             self._temporary(names.net(table.name), net_changes(table, events))
             row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
-            labels = ["insert", "delete", "update", *(f"update:{n}" for n in non_keys(table))]
-            found = {label: int(n) for label, n in zip(labels, row, strict=True) if n}
-            present[table.name] = frozenset(found) - {"update"}
-            counts[table.name] = {k: n for k, n in found.items() if ":" not in k}
+            found = {label: int(n) for label, n in zip(labels(table), row, strict=True) if n}
+            present[table.name], counts[table.name] = kinds_present(found)
         return present, counts
 
     def _temporary(self, name: exp.Expression, query: exp.Query) -> int:

@@ -1,0 +1,83 @@
+"""viewkeep's syntax trees in Spark's words."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from viewkeep.frontend.typing import QUOTIENT
+
+# Spark rounds a quotient to the digits its result type has room for, then we cast. That is one rounding in
+# effect while the first keeps at least this many more digits than the second; see _quotient.
+_GUARD_DIGITS = 14
+
+
+def to_sql(tree: exp.Expression, pretty: bool = False) -> str:
+    """The tree as Spark SQL."""
+    return tree.transform(_translate).sql(dialect="spark", pretty=pretty)
+
+
+def _translate(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.Anonymous) and node.name.lower() == QUOTIENT:
+        return _quotient(node)
+    return node
+
+
+def _quotient(node: exp.Anonymous) -> exp.Expression:
+    """Decimal division, half up, as Spark's own `/` and AVG round.
+
+    A plain `/` is what the user wrote, so it is left to Spark. AVG divides a sum by a count to a scale of
+    its own; n / d cast to that scale rounds twice, which is right while the first rounding keeps enough
+    digits that no value can fall on a tie by it. Else the division is done by whole numbers: whole part and
+    remainder are exact in decimals, whatever the size.
+    """
+    top, bottom = node.expressions[0], node.expressions[1]
+    numbers = [int(e.name) for e in node.expressions[2:]]
+    precision, scale, top_precision, top_scale, bottom_precision, bottom_scale = numbers
+    quotient = exp.Div(this=exp.Paren(this=top.copy()), expression=exp.Paren(this=bottom.copy()))
+    fraction = max(6, top_scale + bottom_precision + 1)
+    whole = top_precision - top_scale + bottom_scale
+    kept = fraction if whole + fraction <= 38 else max(38 - whole, min(fraction, 6))
+    result = exp.DataType.build(f"DECIMAL({precision},{scale})", dialect="spark")
+    if kept == scale:
+        return exp.Cast(this=quotient, to=result)
+    if kept - scale >= _GUARD_DIGITS:
+        return exp.Cast(this=quotient, to=result)
+    return _long_division(top, bottom, scale, result)
+
+
+def _long_division(
+    top: exp.Expression, bottom: exp.Expression, scale: int, result: exp.DataType
+) -> exp.Expression:
+    """whole + round(rest * 10^scale / d) / 10^scale with d a count: every step is exact in decimals."""
+    count = exp.Cast(this=bottom.copy(), to=_decimal(19, 0))
+    rest = exp.Paren(this=exp.Mod(this=exp.Paren(this=top.copy()), expression=count))
+    whole = _exact_ratio(exp.Paren(this=exp.Sub(this=top.copy(), expression=rest.copy())), count)
+    power = exp.Literal.number(10**scale)
+    scaled = exp.Cast(this=exp.Mul(this=rest.copy(), expression=power), to=_decimal(38, 0))
+    left = exp.Paren(this=exp.Mod(this=scaled, expression=count.copy()))
+    steps = _exact_ratio(exp.Paren(this=exp.Sub(this=scaled.copy(), expression=left.copy())), count)
+    twice = exp.Mul(this=exp.Literal.number(2), expression=exp.Abs(this=left.copy()))
+    up = exp.Case(
+        ifs=[
+            exp.If(
+                this=exp.GTE(this=twice, expression=exp.Abs(this=count.copy())),
+                true=exp.Sign(this=left.copy()),
+            )
+        ],
+        default=exp.Literal.number(0),
+    )
+    nudged = exp.Cast(
+        this=exp.Add(this=steps, expression=exp.Cast(this=up, to=_decimal(1, 0))), to=_decimal(38 - scale, 0)
+    )
+    unit = exp.Cast(this=exp.Literal.number(f"{10**-scale:.{scale}f}"), to=_decimal(scale + 1, scale))
+    fraction = exp.Cast(this=exp.Mul(this=nudged, expression=unit), to=_decimal(38, scale))
+    return exp.Cast(this=exp.Add(this=whole, expression=fraction), to=result)
+
+
+def _exact_ratio(multiple: exp.Expression, divisor: exp.Expression) -> exp.Expression:
+    """A division without rest."""
+    return exp.Cast(this=exp.Div(this=multiple, expression=divisor.copy()), to=_decimal(38, 0))
+
+
+def _decimal(precision: int, scale: int) -> exp.DataType:
+    return exp.DataType.build(f"DECIMAL({precision},{scale})", dialect="spark")

@@ -1,0 +1,112 @@
+"""A warehouse directory on one machine: viewkeep starts Spark, holds the directory, and finds its tables."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
+from viewkeep.engines.spark.engine import SparkEngine
+from viewkeep.errors import EngineError, Unavailable, WarehouseHeld
+from viewkeep.store.delta import DATABASE
+
+
+def open_local(where: str) -> LocalSparkEngine:
+    """Starts a local Spark over a warehouse directory, which is made if it is not there."""
+    directory = Path(where or "warehouse").resolve()
+    if SparkSession.getActiveSession() is not None:
+        raise EngineError(
+            "a Spark session is active in this process already",
+            hint="give it to viewkeep: viewkeep.connect(spark)",
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = (directory / ".viewkeep.lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as problem:
+        lock.close()
+        raise WarehouseHeld(
+            f"{directory} is open in another process", hint="close it there, or wait until it is done"
+        ) from problem
+    try:
+        return LocalSparkEngine(_session(directory), directory, lock)
+    except BaseException:
+        lock.close()
+        raise
+
+
+def local_builder(warehouse: Path | str) -> Any:
+    """A session builder with Delta Lake and settings that suit one machine."""
+    return (
+        SparkSession.builder.appName("viewkeep")
+        .master("local[*]")
+        .config("spark.jars.packages", DELTA_PACKAGE)
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.sql.warehouse.dir", str(warehouse))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.log.level", "ERROR")
+    )
+
+
+def _session(directory: Path) -> SparkSession:
+    try:
+        session: SparkSession = local_builder(directory).config("spark.driver.memory", "6g").getOrCreate()
+    except PySparkException as problem:
+        raise Unavailable(
+            f"Spark does not start: {str(problem).splitlines()[0]}",
+            hint="it needs Java 17 or later and, the first time, the Delta Lake package: run make setup",
+        ) from problem
+    return session
+
+
+class LocalSparkEngine(SparkEngine):
+    """Owns its session and its directory. Spark's catalog is in memory, so tables are found by their files."""
+
+    def __init__(self, session: SparkSession, directory: Path, lock: Any) -> None:
+        super().__init__(session)
+        self._directory = directory
+        self._lock_file = lock
+        self._find_tables(directory, "default")
+        if (directory / f"{DATABASE}.db").is_dir():
+            self._session.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+            self._find_tables(directory / f"{DATABASE}.db", DATABASE)
+        for view, body in self._registered():
+            self.show(view, body)
+
+    def _find_tables(self, directory: Path, database: str) -> None:
+        for log in sorted(directory.glob("*/_delta_log")):
+            table = log.parent
+            if any(log.iterdir()):
+                self._session.catalog.createTable(
+                    f"{database}.`{table.name}`", path=table.as_uri(), source="delta"
+                )
+
+    def drop_table(self, name: str, if_exists: bool) -> None:
+        super().drop_table(name, if_exists)
+        database, _, bare = name.rpartition(".")
+        if database in ("", "default"):
+            self._dropped("default", bare)
+
+    def _dropped(self, database: str, table: str) -> None:
+        """A table found by its files is external to Spark, which then leaves them when it is dropped."""
+        parent = self._directory if database == "default" else self._directory / f"{database}.db"
+        path = parent / table.lower()
+        if path.is_dir() and path.parent == parent:
+            shutil.rmtree(path)
+
+    def close(self) -> None:
+        self._user.stop()
+        self._lock_file.close()
+

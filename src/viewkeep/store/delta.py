@@ -1,0 +1,177 @@
+"""How a view lives on Delta Lake, and how a refresh survives a crash between any two commits.
+
+A view is a table of rows and some tables of caches, in the database `viewkeep`. Delta commits one table at
+a time, so the commit of the rows is the one that counts: its metadata names the base versions that the view
+shows and the cache versions that belong to it. Caches are committed first. After a crash the rows are old or
+new, never between; and a cache that is ahead of what the rows name is restored before the next refresh.
+
+Two refreshes at once: each commit carries its table's next version as an idempotent transaction number, so
+of two that start from one version the second commits nothing, notices, and starts over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlglot import exp
+
+from viewkeep.engines.spark.dialect import to_sql
+from viewkeep.errors import BaseTableChanged, CorruptCatalog
+
+DATABASE = "viewkeep"
+VIEW_PROPERTY, SHOWN_PROPERTY = "viewkeep.view", "viewkeep.shown"
+KEY_PROPERTY, FOREIGN_PROPERTY = "viewkeep.key", "viewkeep.foreign_keys"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_TXN_APP, _TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+# commits of others that leave the rows as they are
+_HARMLESS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
+             "REORG", "ANALYZE", "UPGRADE PROTOCOL")  # fmt: skip
+# the watermark is in the log of the rows' table: keep that log as long as the table
+TABLE_PROPERTIES = {
+    "delta.enableDeletionVectors": "true",
+    "delta.logRetentionDuration": "interval 36500 days",
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """What a view's rows show, and the versions of the tables that it lives in."""
+
+    watermark: Mapping[str, int]
+    table_ids: Mapping[str, str]
+    caches: Mapping[str, int]
+    rows: int
+    refreshed: datetime | None = None
+
+    def metadata(self) -> str:
+        """As it stands in the commit of the rows."""
+        return json.dumps(
+            {
+                "viewkeep": 1,
+                "watermark": dict(self.watermark),
+                "table_ids": dict(self.table_ids),
+                "caches": dict(self.caches),
+                "refreshed": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+        )
+
+
+def storage_name(view: str, target: str) -> str:
+    """The table of a target, in the database `viewkeep`."""
+    return f"{view.lower().replace('.', '__')}__{target}"
+
+
+def storage(view: str, target: str, version: int | None = None) -> exp.Table:
+    """A target as it is now, or as of a version."""
+    table = exp.table_(storage_name(view, target), db=DATABASE, quoted=True)
+    return at_version(table, version) if version is not None else table
+
+
+def at_version(table: exp.Table, version: int) -> exp.Table:
+    """A table as of a version."""
+    number = exp.Literal.number(version)
+    table.set("version", exp.Version(this="VERSION", expression=number, kind="AS OF"))
+    return table
+
+
+@contextmanager
+def settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
+    """Session settings for a while; whatever they were before, they are again."""
+    before = {key: session.conf.get(key, None) for key in values}
+    for key, value in values.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, value)
+
+
+def commit(session: Any, table: str, next_version: int, metadata: str, statement: str) -> Any:
+    """Runs one statement that commits to one table. None where another commit came first, else its rows
+    and the version that it made."""
+    values = {_METADATA: metadata, _TXN_APP: f"viewkeep/{table}", _TXN_VERSION: str(next_version)}
+    with settings(session, values):
+        before = session.conf.get(_LAST_COMMIT, None)
+        answer = session.sql(statement).collect()
+        after = session.conf.get(_LAST_COMMIT, None)
+    if after is None or (after == before and not answer):
+        return None
+    return answer, int(after)
+
+
+def creating(session: Any, metadata: str) -> Any:
+    """Settings under which a target is filled."""
+    return settings(session, {_METADATA: metadata})
+
+
+def last_version(session: Any) -> int:
+    """The version that this session's last commit made."""
+    return int(session.conf.get(_LAST_COMMIT))
+
+
+def history(session: Any, table: exp.Table, limit: int = 200) -> list[Any]:
+    """The commits of a table, newest first."""
+    describe = f"DESCRIBE HISTORY {to_sql(table)} LIMIT {limit:d}"
+    rows: list[Any] = session.sql(describe).collect()
+    return rows
+
+
+def load_state(session: Any, view: str, caches: tuple[str, ...]) -> State:
+    """The state of a view from its tables' own logs; caches that are ahead are put back first."""
+    rows = storage(view, "rows")
+    doc, newest = None, 0
+    for entry in history(session, rows):
+        newest = max(newest, entry.version)
+        doc = _own(entry.userMetadata)
+        if doc is not None and entry.operation not in ("RESTORE",):
+            break
+        if entry.operation not in _HARMLESS:
+            raise BaseTableChanged(
+                f"the rows of view {view} were changed by someone else ({entry.operation})",
+                hint=f"REFRESH MATERIALIZED VIEW {view} FULL puts them right",
+            )
+    if doc is None:
+        raise CorruptCatalog(
+            f"the log of view {view} does not say which base versions it shows",
+            hint=f"REFRESH MATERIALIZED VIEW {view} FULL, or drop and create the view again",
+        )
+    versions = {
+        cache: _settle_cache(session, view, cache, int(doc["caches"][cache])) for cache in caches
+    }
+    return State(
+        doc["watermark"], doc["table_ids"], versions, newest, datetime.fromisoformat(doc["refreshed"])
+    )
+
+
+def _own(metadata: str | None) -> dict[str, Any] | None:
+    try:
+        doc = json.loads(metadata) if metadata else None
+    except ValueError:
+        return None
+    return doc if isinstance(doc, dict) and doc.get("viewkeep") == 1 and "watermark" in doc else None
+
+
+def _settle_cache(session: Any, view: str, cache: str, named: int) -> int:
+    """The version at which a cache is what the rows name; a cache that a crash left ahead is restored."""
+    table = storage(view, cache)
+    newest = named
+    ahead = False
+    for entry in history(session, table):
+        if entry.version <= named:
+            break
+        newest = max(newest, entry.version)
+        ahead = ahead or entry.operation not in _HARMLESS
+    if not ahead:
+        return newest
+    session.sql(f"RESTORE TABLE {to_sql(table)} TO VERSION AS OF {named:d}").collect()
+    return last_version(session)
