@@ -101,7 +101,7 @@ class Connection:
             return self._declare_key(node, key)
         return self.engine.run_other(node, text)
 
-    def _refuse_view_as_target(self, node: exp.Expression, text: str) -> None:
+    def _refuse_view_as_target(self, node: exp.Expr, text: str) -> None:
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         name = ".".join(part.name for part in target.parts) if isinstance(target, exp.Table) else ""
         if any(view.name.lower() == name.lower() for view in self.engine.views()):
@@ -293,14 +293,11 @@ class Connection:
         compiled = self._compile(found)
         script, fired = compiled.instantiated(compiled.everything())
         caches = [
-            f"{target.role} {target.name}: {', '.join(target.node.names)}"
-            f"  [{', '.join(target.node.ids)}]"
+            f"{target.role} {target.name}: {', '.join(target.node.names)}  [{', '.join(target.node.ids)}]"
             for target in script.targets
         ]
         caches += compiled.placement.reasons
-        diffs = [
-            f"{node.alias}: {diff.schema()}" for node, diff in fired if hasattr(node, "alias")
-        ]
+        diffs = [f"{node.alias}: {diff.schema()}" for node, diff in fired if hasattr(node, "alias")]
         rules = "\n".join(f"{diff.rule}: {diff.schema()}  at {line(node)}" for node, diff in fired)
         composed = "\n".join(f"{let.name} :=\n{tree(let.query, depth=1)}" for let in script.lets)
         for apply in script.applies:
@@ -337,9 +334,7 @@ class Connection:
         try:
             standing = self.engine.standing(view, compiled)
         except ViewkeepError as problem:
-            return ViewStatus(
-                view.name, 0, 0, True, view.strategy, None, {}, tables, caches, problem.message
-            )
+            return ViewStatus(view.name, 0, 0, True, view.strategy, None, {}, tables, caches, problem.message)
         return ViewStatus(
             view.name,
             standing.rows,

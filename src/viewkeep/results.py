@@ -22,7 +22,7 @@ class Result:
     frame: Callable[[], Any] | None = field(default=None, compare=False)
 
     def df(self) -> Any:
-        """The rows as the engine's own data frame: a Spark DataFrame, or a DuckDB relation's pyarrow Table."""
+        """The rows as the engine's own frame: a Spark DataFrame, or from DuckDB a pyarrow Table."""
         if self.frame is None:
             raise TypeError(f"a {self.kind} statement has no data frame")
         return self.frame()

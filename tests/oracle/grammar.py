@@ -154,7 +154,9 @@ def join_condition(draw: st.DrawFn, left: Scope, right: Scope) -> str:
 
 
 @st.composite
-def from_clause(draw: st.DrawFn, tabs: tuple[Tab, ...], depth: int, names: list[int]) -> tuple[str, Scope, list[str]]:
+def from_clause(
+    draw: st.DrawFn, tabs: tuple[Tab, ...], depth: int, names: list[int]
+) -> tuple[str, Scope, list[str]]:
     """FROM text, what it offers, and conditions that a comma join leaves to WHERE."""
     count = draw(st.sampled_from([1, 2, 2, 2, 3]))
     text, scope, where = "", Scope(), []
@@ -186,7 +188,9 @@ def from_item(draw: st.DrawFn, tabs: tuple[Tab, ...], depth: int, names: list[in
 
 
 @st.composite
-def query(draw: st.DrawFn, tabs: tuple[Tab, ...], depth: int, names: list[int]) -> tuple[str, list[tuple[str, str]]]:
+def query(
+    draw: st.DrawFn, tabs: tuple[Tab, ...], depth: int, names: list[int]
+) -> tuple[str, list[tuple[str, str]]]:
     """A SELECT and its columns (name, type); type "?" where it cannot be used further."""
     text, scope, conditions = draw(from_clause(tabs, depth, names))
     if draw(st.booleans()):
@@ -243,7 +247,9 @@ def grouped(draw: st.DrawFn, text: str, where: str, scope: Scope) -> tuple[str, 
 @st.composite
 def change(draw: st.DrawFn, tabs: tuple[Tab, ...]) -> str:
     tab = draw(st.sampled_from(tabs))
-    style = draw(st.sampled_from(["insert", "insert", "update", "update", "update", "delete", "key", "merge", "again"]))
+    style = draw(
+        st.sampled_from(["insert", "insert", "update", "update", "update", "delete", "key", "merge", "again"])
+    )
     column = draw(st.sampled_from(tab.columns))
     picked = f"{column.name} = {draw(value(column.kind, False))}"
     if style == "insert":
@@ -275,11 +281,7 @@ def rows(draw: st.DrawFn, tab: Tab) -> list[str]:
 
 @st.composite
 def insertion(draw: st.DrawFn, tab: Tab) -> str:
-    made = draw(
-        st.lists(
-            rows(tab), min_size=1, max_size=6, unique_by=lambda r: tuple(r[: len(tab.key)])
-        )
-    )
+    made = draw(st.lists(rows(tab), min_size=1, max_size=6, unique_by=lambda r: tuple(r[: len(tab.key)])))
     return f"INSERT INTO {tab.name} VALUES " + ", ".join(f"({', '.join(r)})" for r in made)
 
 

@@ -28,5 +28,3 @@ def test_maintained_equals_recomputed(case: Case) -> None:
         replay(case)
     except Overflow:
         return
-
-

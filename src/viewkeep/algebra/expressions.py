@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
-Expr = exp.Expression
+Expr = exp.Expr
 
 PRE = "pre:"  # no plan column has a colon in its name, so none can be taken for one of these
 
@@ -99,11 +99,7 @@ def differs(left: Expr, right: Expr) -> Expr:
 
 def is_not_true(condition: Expr) -> Expr:
     """FALSE or NULL. In three-valued logic NOT phi is not that: it is NULL where phi is NULL."""
-    return exp.Not(
-        this=exp.Paren(
-            this=exp.Coalesce(this=condition.copy(), expressions=[exp.false()])
-        )
-    )
+    return exp.Not(this=exp.Paren(this=exp.Coalesce(this=condition.copy(), expressions=[exp.false()])))
 
 
 def equated_columns(condition: Expr | None) -> list[tuple[str, str]]:

@@ -191,8 +191,7 @@ class Project(Node):
     @cached_property
     def equalities(self) -> tuple[frozenset[str], ...]:
         groups = (
-            frozenset(i.name for i in self.items if i.copies in group)
-            for group in self.input.equalities
+            frozenset(i.name for i in self.items if i.copies in group) for group in self.input.equalities
         )
         return tuple(group for group in groups if len(group) > 1)
 

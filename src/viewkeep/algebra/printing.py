@@ -41,9 +41,7 @@ def line(node: Node) -> str:
     if isinstance(node, Join):
         return "Join " + (text(node.condition) if node.condition is not None else "everything")
     if isinstance(node, Aggregate):
-        measures = ", ".join(
-            f"{m.function}({m.argument or '*'}) AS {m.name}" for m in node.measures
-        )
+        measures = ", ".join(f"{m.function}({m.argument or '*'}) AS {m.name}" for m in node.measures)
         return f"Aggregate by ({', '.join(node.keys)}): {measures}"
     if isinstance(node, SemiJoin):
         pairs = ", ".join(a if a == b else f"{a} = {b}" for a, b in node.on)

@@ -112,11 +112,13 @@ def widest(left: Type, right: Type) -> Type | None:
     return decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
 
 
-def arithmetic(operator: type[exp.Expression], left: Type, right: Type) -> Type | None:
+def arithmetic(operator: type[exp.Expr], left: Type, right: Type) -> Type | None:
     """The type of `left operator right` by Spark's rules, or None where they do not combine."""
     if NULL in (left, right):
-        return arithmetic(operator, right, right) if left == NULL and right != NULL else (
-            left if left == NULL else arithmetic(operator, left, left)
+        return (
+            arithmetic(operator, right, right)
+            if left == NULL and right != NULL
+            else (left if left == NULL else arithmetic(operator, left, left))
         )
     if not (left.is_numeric and right.is_numeric):
         return None
@@ -149,7 +151,5 @@ def sum_type(argument: Type) -> Type:
 def avg_type(argument: Type) -> Type:
     """The type of AVG over a type."""
     if argument.kind == "decimal":
-        return decimal(
-            min(MAX_PRECISION, argument.precision + 4), min(MAX_PRECISION, argument.scale + 4)
-        )
+        return decimal(min(MAX_PRECISION, argument.precision + 4), min(MAX_PRECISION, argument.scale + 4))
     return DOUBLE

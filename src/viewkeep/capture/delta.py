@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow.compute as pc
 from sqlglot import exp
 
+from viewkeep.algebra.expressions import pre_name
 from viewkeep.catalog.models import Table
-from viewkeep.idiff.net import SEQ, SIGN, net_changes
+from viewkeep.idiff.net import KINDS, LAST, NET_KIND, SEQ, SIGN, net_changes, non_keys
 
 FEED = "delta.enableChangeDataFeed"
 _TYPE, _VERSION = "_change_type", "_commit_version"
@@ -19,18 +21,12 @@ _BEFORE = ("update_preimage", "delete")
 
 def read_feed(session: Any, table: str, after: int) -> Any:
     """The events of a table past a version, as a data frame; none where there is no later version."""
-    return (
-        session.read.option("readChangeFeed", "true")
-        .option("startingVersion", after + 1)
-        .table(table)
-    )
+    return session.read.option("readChangeFeed", "true").option("startingVersion", after + 1).table(table)
 
 
 def net_of_feed(table: Table, feed: str) -> exp.Select:
     """The net changes from a feed that is registered under a name; every key that has events is there."""
-    before = exp.In(
-        this=_column(_TYPE), expressions=[exp.Literal.string(kind) for kind in _BEFORE]
-    )
+    before = exp.In(this=_column(_TYPE), expressions=[exp.Literal.string(kind) for kind in _BEFORE])
     one = exp.Literal.number(1)
     sign = exp.Case(ifs=[exp.If(this=before, true=exp.Neg(this=one))], default=one.copy())
     events = exp.select(
@@ -39,6 +35,23 @@ def net_of_feed(table: Table, feed: str) -> exp.Select:
         *(_column(c.name) for c in table.columns),
     ).from_(exp.table_(feed, quoted=True))
     return net_changes(table, events, all_keys=True)
+
+
+def summary_of(table: Table, net: Any) -> tuple[dict[str, int], int]:
+    """What `summary` tells, and the last version, from net changes that are here as an Arrow table."""
+    kinds = net.column(NET_KIND)
+    found = {kind: _count(pc.equal(kinds, kind)) for kind in KINDS}
+    updates = net.filter(pc.equal(kinds, "update"))
+    for name in non_keys(table):
+        new, old = updates.column(name), updates.column(pre_name(name))
+        differ = pc.fill_null(pc.not_equal(new, old), False)
+        one_null = pc.not_equal(pc.is_null(new), pc.is_null(old))
+        found[f"update:{name}"] = _count(pc.or_(differ, one_null))
+    return {kind: n for kind, n in found.items() if n}, int(pc.max(net.column(LAST)).as_py())
+
+
+def _count(mask: Any) -> int:
+    return int(pc.sum(mask).as_py() or 0)
 
 
 def _column(name: str) -> exp.Column:

@@ -33,9 +33,7 @@ def create_log(con: Any, table: Table) -> None:
         exp.alias_(exp.cast(exp.Literal.number(0), "TINYINT"), SIGN, quoted=True),
         *(_column(c.name) for c in table.columns),
     ).from_(base_table(table.name))
-    create = exp.Create(
-        this=log_table(table.name), kind="TABLE", exists=True, expression=columns.limit(0)
-    )
+    create = exp.Create(this=log_table(table.name), kind="TABLE", exists=True, expression=columns.limit(0))
     con.execute(to_sql(create))
 
 
@@ -45,7 +43,7 @@ def base_table(name: str) -> exp.Table:
     return exp.table_(parts[-1], db=parts[-2] if len(parts) > 1 else None, quoted=True)
 
 
-def run_captured(con: Any, tree: exp.Expression, table: Table, seq: int) -> int:
+def run_captured(con: Any, tree: exp.Expr, table: Table, seq: int) -> int:
     """Runs one DML statement and logs what it did; the number of rows it affected. In a transaction."""
     if isinstance(tree, exp.Insert):
         return _insert(con, tree, table, seq)
@@ -70,9 +68,7 @@ def _insert(con: Any, tree: exp.Insert, table: Table, seq: int) -> int:
     return _bring_returned(con, tree, table, seq, taken=False)
 
 
-def _bring_returned(
-    con: Any, tree: exp.Expression, table: Table, seq: int, taken: bool = True
-) -> int:
+def _bring_returned(con: Any, tree: exp.Expr, table: Table, seq: int, taken: bool = True) -> int:
     """Runs the statement with RETURNING: the rows as they became."""
     if taken:
         _log_taken(con, table, seq)
@@ -115,7 +111,7 @@ def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
     return int(rows.num_rows)
 
 
-def _same_key(source: exp.Expression, table: Table) -> exp.Select:
+def _same_key(source: exp.Expr, table: Table) -> exp.Select:
     query = exp.select(exp.Literal.number(1)).from_(exp.alias_(source.copy(), "k", table=True))
     for name in table.key:
         query = query.where(exp.EQ(this=_column(name, "k"), expression=_column(name, "b")))
@@ -161,7 +157,7 @@ def _log_taken(con: Any, table: Table, seq: int) -> None:
     _append(con, table, seq, -1, _TAKEN.copy())
 
 
-def _append(con: Any, table: Table, seq: int, sign: int, rows: exp.Expression) -> None:
+def _append(con: Any, table: Table, seq: int, sign: int, rows: exp.Expr) -> None:
     number = exp.Literal.number(1)
     names = [SEQ, SIGN, *(c.name for c in table.columns)]
     query = exp.select(
@@ -176,7 +172,7 @@ def _append(con: Any, table: Table, seq: int, sign: int, rows: exp.Expression) -
     con.execute(to_sql(insert))
 
 
-def _alias_of(target: exp.Expression) -> str:
+def _alias_of(target: exp.Expr) -> str:
     if not isinstance(target, exp.Table):
         raise Unsupported("the statement must name one table", hint="write UPDATE table SET ...")
     return target.alias or target.name

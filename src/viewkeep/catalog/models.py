@@ -54,9 +54,7 @@ class Table:
         try:
             return Table(
                 doc["name"],
-                tuple(
-                    TableColumn(c["name"], Type(**c["type"]), c["nullable"]) for c in doc["columns"]
-                ),
+                tuple(TableColumn(c["name"], Type(**c["type"]), c["nullable"]) for c in doc["columns"]),
                 tuple(doc["key"]),
                 tuple(
                     ForeignKey(tuple(f["columns"]), f["table"], tuple(f["references"]))

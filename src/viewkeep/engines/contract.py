@@ -44,13 +44,13 @@ class Engine(Protocol):
     def drop_table(self, name: str, if_exists: bool) -> None:
         """Drops a base table that no view reads."""
 
-    def run_dml(self, tree: exp.Expression, text: str) -> Result:
+    def run_dml(self, tree: exp.Expr, text: str) -> Result:
         """INSERT, UPDATE, DELETE or MERGE of the user's own, its changes captured."""
 
-    def run_query(self, tree: exp.Expression, text: str) -> Result:
+    def run_query(self, tree: exp.Expr, text: str) -> Result:
         """A SELECT of the user's own."""
 
-    def run_other(self, tree: exp.Expression, text: str) -> Result:
+    def run_other(self, tree: exp.Expr, text: str) -> Result:
         """Any other statement that the engine understands."""
 
     def views(self) -> list[View]:
@@ -76,7 +76,7 @@ class Engine(Protocol):
     def standing(self, view: View, compiled: Compiled) -> Standing:
         """Where a view stands."""
 
-    def sql(self, tree: exp.Expression, pretty: bool = False) -> str:
+    def sql(self, tree: exp.Expr, pretty: bool = False) -> str:
         """A syntax tree in the engine's own words."""
 
     def explain(self, view: View, compiled: Compiled) -> list[tuple[str, str]]:

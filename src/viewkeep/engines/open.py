@@ -39,6 +39,4 @@ def _need_pyspark() -> None:
     try:
         import pyspark  # noqa: F401
     except ImportError as problem:
-        raise Unavailable(
-            "PySpark is not installed", hint='pip install "viewkeep[spark]"'
-        ) from problem
+        raise Unavailable("PySpark is not installed", hint='pip install "viewkeep[spark]"') from problem

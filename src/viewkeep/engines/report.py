@@ -104,14 +104,14 @@ def verification(
 
 def _except_all(left: exp.Query, right: exp.Query) -> exp.Query:
     def side(query: exp.Query, alias: str) -> exp.Select:
-        return exp.select("*").from_(exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier(alias))))
+        return exp.select("*").from_(
+            exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier(alias)))
+        )
 
     return exp.Except(this=side(left, "a"), expression=side(right, "b"), distinct=False)
 
 
-def _pair(
-    missing: list[Row], unexpected: list[Row], inexact: Sequence[int]
-) -> tuple[list[Row], list[Row]]:
+def _pair(missing: list[Row], unexpected: list[Row], inexact: Sequence[int]) -> tuple[list[Row], list[Row]]:
     """What stays unpaired when rows that differ only by rounding of doubles are put together."""
     waiting: dict[Row, list[Row]] = {}
     for row in unexpected:

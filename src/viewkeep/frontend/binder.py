@@ -76,9 +76,7 @@ class Bound:
     names: tuple[str, ...]
 
 
-def bind(
-    query: Expr, find_table: Callable[[str], Table | None], text: str, start: int = 0
-) -> Bound:
+def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, start: int = 0) -> Bound:
     """The plan of a query. `text` is the whole statement and `start` where the query begins in it."""
     relation = _Binder(find_table, text, start).query(query, {})
     assert isinstance(relation.node, Project)
@@ -86,22 +84,18 @@ def bind(
 
 
 class _Binder:
-    def __init__(
-        self, find_table: Callable[[str], Table | None], text: str, start: int
-    ) -> None:
+    def __init__(self, find_table: Callable[[str], Table | None], text: str, start: int) -> None:
         self._find_table = find_table
         self._text = text
         self._start = start
         self._taken: set[str] = set()
         self.refused: dict[str, Mapping[str, str]] = {}
 
-    def fail(
-        self, kind: type[ViewkeepError], node: Expr, message: str, hint: str
-    ) -> ViewkeepError:
+    def fail(self, kind: type[ViewkeepError], node: Expr, message: str, hint: str) -> ViewkeepError:
         """An error at a node's place; a node without one borrows its nearest ancestor's."""
-        place, at = None, node
-        while place is None and at is not None:
-            place, at = place_of(at, self._text, self._start), at.parent
+        at = node
+        while (place := place_of(at, self._text, self._start)) is None and at.parent is not None:
+            at = at.parent
         return kind(message, hint=hint, place=place)
 
     def _fresh(self, wanted: str) -> str:
@@ -141,9 +135,7 @@ class _Binder:
             node, items = self._aggregate(tree, node, scope, outputs)
         else:
             if having is not None:
-                raise self.fail(
-                    Unsupported, having, "HAVING without GROUP BY or aggregates", "use WHERE"
-                )
+                raise self.fail(Unsupported, having, "HAVING without GROUP BY or aggregates", "use WHERE")
             typed = [(name, scope.typing.type(scope.resolve(e))) for e, name in outputs]
             items = [self._item(name, its) for name, its in typed]
         self._no_duplicates(tree, items)
@@ -161,14 +153,12 @@ class _Binder:
         for key, part in tree.args.items():
             if part and key not in known:
                 node = part[0] if isinstance(part, list) else part
-                place = node if isinstance(node, exp.Expression) else tree
+                place = node if isinstance(node, exp.Expr) else tree
                 raise self.fail(
                     Unsupported, place, f"{key.strip('_').upper()} is not supported", "leave it out"
                 )
         if tree.args.get("from_") is None:
-            raise self.fail(
-                Unsupported, tree, "a view needs a FROM clause", "select from a base table"
-            )
+            raise self.fail(Unsupported, tree, "a view needs a FROM clause", "select from a base table")
 
     def _ctes(
         self, tree: exp.Select, outer: Mapping[str, Callable[[], Relation]]
@@ -238,9 +228,7 @@ class _Binder:
             relation = self._join(relation, join, ctes)
         return relation
 
-    def _derived(
-        self, tree: exp.Subquery, ctes: Mapping[str, Callable[[], Relation]]
-    ) -> Relation:
+    def _derived(self, tree: exp.Subquery, ctes: Mapping[str, Callable[[], Relation]]) -> Relation:
         inner = tree.this
         if isinstance(inner, exp.Table):  # FROM (a JOIN b ON ...)
             relation = self._relation(inner, ctes)
@@ -274,15 +262,11 @@ class _Binder:
         self.refused[alias.lower()] = table.refused
         return Relation(scan, tuple(Field(alias, base, c) for c, base in fields))
 
-    def _join(
-        self, left: Relation, join: exp.Join, ctes: Mapping[str, Callable[[], Relation]]
-    ) -> Relation:
+    def _join(self, left: Relation, join: exp.Join, ctes: Mapping[str, Callable[[], Relation]]) -> Relation:
         side, kind, method = join.side.upper(), join.kind.upper(), (join.method or "").upper()
         if side or kind not in ("", "INNER", "CROSS") or method not in ("", "NATURAL"):
             words = " ".join(w for w in (method, side, kind) if w)
-            raise self.fail(
-                Unsupported, join, f"{words} JOIN is not supported yet", "use an inner join"
-            )
+            raise self.fail(Unsupported, join, f"{words} JOIN is not supported yet", "use an inner join")
         right = self._relation(join.this, ctes)
         taken = {f.qualifier.lower() for f in left.fields}
         twice = next((f for f in right.fields if f.qualifier.lower() in taken), None)
@@ -351,9 +335,7 @@ class _Binder:
                 outputs.append((entry, name))
         return outputs
 
-    def _star(
-        self, entry: Expr, relation: Relation, tree: exp.Select
-    ) -> list[tuple[Expr, str]]:
+    def _star(self, entry: Expr, relation: Relation, tree: exp.Select) -> list[tuple[Expr, str]]:
         qualifier = entry.table if isinstance(entry, exp.Column) else ""
         fields = [
             f
@@ -361,9 +343,7 @@ class _Binder:
             if (f.qualifier.lower() == qualifier.lower() if qualifier else not f.merged)
         ]
         if not fields:
-            raise self.fail(
-                UnknownTable, entry, f"nothing in FROM is called {qualifier}", "check the alias"
-            )
+            raise self.fail(UnknownTable, entry, f"nothing in FROM is called {qualifier}", "check the alias")
         for alias, columns in self.refused.items():
             if columns and (not qualifier or qualifier.lower() == alias):
                 name, type_name = next(iter(columns.items()))
@@ -412,7 +392,7 @@ class _Binder:
         finished = [(name, grouping.finish(e)) for e, name in outputs]
         condition = grouping.finish(having.this) if having else None
         if condition is not None and condition.type != t.BOOLEAN:
-            raise self.fail(TypeMismatch, having, "HAVING must be true or false", "compare it")
+            raise self.fail(TypeMismatch, tree, "HAVING must be true or false", "compare it")
         aggregate: Node = grouping.aggregate()
         if condition is not None:
             aggregate = Select(aggregate, condition.expression)
@@ -454,9 +434,7 @@ class _Scope:
         self._binder = binder
         self._fields = relation.fields
         types = {f.column.name: f.column for f in relation.fields}
-        self.typing = Typing(
-            lambda name: (types[name].type, types[name].nullable), binder.fail
-        )
+        self.typing = Typing(lambda name: (types[name].type, types[name].nullable), binder.fail)
 
     def has(self, name: str) -> bool:
         return any(f.name.lower() == name.lower() for f in self._fields)
@@ -485,9 +463,7 @@ class _Scope:
                         "a view can use BOOLEAN, integers, DOUBLE, DECIMAL, STRING, DATE, TIMESTAMP",
                     )  # fmt: skip
         offered = ", ".join(dict.fromkeys(f.name for f in self._fields))
-        raise self._binder.fail(
-            UnknownColumn, node, f"there is no column {called}", f"there are: {offered}"
-        )
+        raise self._binder.fail(UnknownColumn, node, f"there is no column {called}", f"there are: {offered}")
 
     def resolve(self, tree: Expr) -> Expr:
         """The expression over plan columns."""
@@ -563,19 +539,19 @@ class _Grouping:
 
     def _rewrite(self, node: Expr) -> Expr:
         if node in self._keys:
-            made = column(self._keys[node].name)
-            made.meta.update(node.meta)
-            return made
+            key = column(self._keys[node].name)
+            key.meta.update(node.meta)
+            return key
         if isinstance(node, _AGGREGATES):
             return self._finished(node)
         made = node.copy()
         for key, value in list(made.args.items()):
-            if isinstance(value, exp.Expression):
+            if isinstance(value, exp.Expr):
                 made.set(key, self._rewrite(value))
             elif isinstance(value, list):
                 made.set(
                     key,
-                    [self._rewrite(v) if isinstance(v, exp.Expression) else v for v in value],
+                    [self._rewrite(v) if isinstance(v, exp.Expr) else v for v in value],
                 )
         return made
 
@@ -626,7 +602,7 @@ class _Grouping:
         for item in self._inputs:
             if item.expression == typed.expression:
                 return item.column
-        name, item = self._binder._item(wanted, typed)
+        _, item = self._binder._item(wanted, typed)
         self._inputs.append(item)
         return item.column
 

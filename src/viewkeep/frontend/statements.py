@@ -8,12 +8,21 @@ from dataclasses import dataclass, field
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from viewkeep.errors import Place, SyntaxProblem, ViewkeepError
 
 DIALECT = "spark"
 _OPTIONS_HINT = "CREATE MATERIALIZED VIEW name [WITH (option = 'value')] AS SELECT ..."
+
+
+@dataclass(frozen=True)
+class Word:
+    """A token: its text, where it starts, and whether it was quoted as a name."""
+
+    text: str
+    start: int
+    quoted: bool
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class OnView(Statement):
 class Plain(Statement):
     """Any other SQL, parsed."""
 
-    tree: exp.Expression = field(default_factory=exp.Null)
+    tree: exp.Expr = field(default_factory=exp.Null)
 
 
 def place_at(text: str, offset: int) -> Place:
@@ -57,7 +66,7 @@ def place_at(text: str, offset: int) -> Place:
     return Place(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
 
-def place_of(node: exp.Expression, text: str, start: int = 0) -> Place | None:
+def place_of(node: exp.Expr, text: str, start: int = 0) -> Place | None:
     """Where a syntax node stands in the text that it was parsed from, `start` characters in."""
     offsets = [n.meta["start"] for n in node.walk() if "start" in n.meta]
     return place_at(text, start + min(offsets)) if offsets else None
@@ -71,6 +80,17 @@ def tokenize(text: str) -> list[Token]:
         raise SyntaxProblem(
             f"the SQL cannot be read: {problem}", hint="is a quote or a comment left open?"
         ) from problem
+
+
+def _words(text: str) -> list[Word]:
+    """The tokens of a statement. Behind a word such as SHOW sqlglot takes all the rest as one string; here
+    the first word is set apart, so that the rest is read like any other SQL."""
+    start = len(text) - len(text.lstrip())
+    end = start
+    while end < len(text) and (text[end].isalnum() or text[end] == "_"):
+        end += 1
+    rest = [Word(w.text, w.start + end, w.token_type is TokenType.IDENTIFIER) for w in tokenize(text[end:])]
+    return ([Word(text[start:end], start, False)] if end > start else []) + rest
 
 
 def split(text: str) -> Iterator[Statement]:
@@ -89,7 +109,7 @@ def parse(statement: Statement | str) -> Statement:
     """One statement, understood: a CreateView, an OnView, or Plain SQL."""
     if isinstance(statement, str):
         statement = Statement(statement.strip().rstrip(";"))
-    words = _Words(statement.text, tokenize(statement.text))
+    words = _Words(statement.text, _words(statement.text))
     line = statement.first_line
     if words.take("CREATE"):
         replace = bool(words.take("OR", "REPLACE"))
@@ -106,7 +126,7 @@ def parse(statement: Statement | str) -> Statement:
     return Plain(statement.text, line, parse_sql(statement.text))
 
 
-def parse_sql(text: str, *, start: int = 0, whole: str | None = None) -> exp.Expression:
+def parse_sql(text: str, *, start: int = 0, whole: str | None = None) -> exp.Expr:
     """sqlglot's tree of one statement; errors carry the place in `whole`."""
     try:
         trees = sqlglot.parse(text, read=DIALECT)
@@ -137,7 +157,7 @@ def parse_sql(text: str, *, start: int = 0, whole: str | None = None) -> exp.Exp
 class _Words:
     """A cursor over the tokens of one of viewkeep's own statements."""
 
-    def __init__(self, text: str, tokens: list[Token]) -> None:
+    def __init__(self, text: str, tokens: list[Word]) -> None:
         self.text = text
         self.tokens = tokens
         self.at = 0
@@ -169,7 +189,7 @@ class _Words:
         if self.at >= len(self.tokens):
             raise self.problem(f"expected {what}", "the statement ends too early")
         token = self.tokens[self.at]
-        if not (token.text.replace("_", "a").isalnum() or token.token_type is TokenType.IDENTIFIER):
+        if not (token.text.replace("_", "a").isalnum() or token.quoted):
             raise self.problem(f"expected {what}, found {token.text!r}", "write a name here")
         self.at += 1
         return token.text
@@ -182,9 +202,7 @@ class _Words:
 
     def end(self) -> None:
         if self.at < len(self.tokens):
-            raise self.problem(
-                f"unexpected {self.tokens[self.at].text!r}", "the statement should end here"
-            )
+            raise self.problem(f"unexpected {self.tokens[self.at].text!r}", "the statement should end here")
 
     def problem(self, message: str, hint: str) -> ViewkeepError:
         at = min(self.at, len(self.tokens) - 1)

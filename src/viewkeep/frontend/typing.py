@@ -229,9 +229,7 @@ class Typing:
             )  # fmt: skip
         made = type(node)(this=left.expression, expression=right.expression)
         if isinstance(node, exp.Div) and result.kind == "decimal":
-            made = decimal_quotient(
-                left.expression, left.type, right.expression, right.type, result
-            )
+            made = decimal_quotient(left.expression, left.type, right.expression, right.type, result)
         return Typed(made, result, left.nullable or right.nullable)
 
     def _neg(self, node: exp.Neg) -> Typed:
@@ -258,8 +256,7 @@ class Typing:
         parts = self._aligned(node, results + ([default] if default is not None else []))
         made = exp.Case(
             ifs=[
-                exp.If(this=test, true=part.expression)
-                for test, part in zip(conditions, parts, strict=False)
+                exp.If(this=test, true=part.expression) for test, part in zip(conditions, parts, strict=False)
             ],
             default=parts[-1].expression if default is not None else None,
         )
@@ -273,9 +270,7 @@ class Typing:
 
     def _coalesce(self, node: exp.Coalesce) -> Typed:
         parts = self._aligned(node, [node.this, *node.expressions])
-        made = exp.Coalesce(
-            this=parts[0].expression, expressions=[p.expression for p in parts[1:]]
-        )
+        made = exp.Coalesce(this=parts[0].expression, expressions=[p.expression for p in parts[1:]])
         return Typed(made, self._common(parts), all(p.nullable for p in parts))
 
     def _nullif(self, node: exp.Nullif) -> Typed:
@@ -294,9 +289,7 @@ class Typing:
                 Unsupported, node, f"viewkeep has no type {node.to.sql('spark')}",
                 "use BOOLEAN, an integer type, DOUBLE, DECIMAL, STRING, DATE or TIMESTAMP",
             )  # fmt: skip
-        exact = inner.type == t.NULL or inner.type == target or _same_on_every_engine(
-            inner.type, target
-        )
+        exact = inner.type == t.NULL or inner.type == target or _same_on_every_engine(inner.type, target)
         literal = isinstance(node.this, exp.Literal) and target in (t.DATE, t.TIMESTAMP)
         if not (exact or literal):
             raise self._fail(

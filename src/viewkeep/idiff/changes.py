@@ -33,9 +33,7 @@ def diffs_of(changes: Node, ids: Sequence[str], rule: str) -> list[Diff]:
     others = tuple(n for n in changes.names if n not in ids and n != KIND and not _is_pre(n, changes))
     both_states = [*ids, *others, *map(pre_name, others)]
     of_kind = {k: Select(changes, is_kind(k)) for k in ("insert", "delete", "update")}
-    before = tuple(
-        Item(changes.by_name[n], column(n if n in ids else pre_name(n))) for n in [*ids, *others]
-    )
+    before = tuple(Item(changes.by_name[n], column(n if n in ids else pre_name(n))) for n in [*ids, *others])
     key = tuple(ids)
     made = []
     if key:  # without IDs there is one row, which neither comes nor goes

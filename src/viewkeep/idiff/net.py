@@ -41,9 +41,7 @@ def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.
         this=exp.Mul(this=_quoted(SEQ), expression=exp.Literal.number(4)), expression=_quoted(SIGN)
     )
     row = exp.Struct(
-        expressions=[
-            exp.PropertyEQ(this=_identifier(n), expression=_quoted(n)) for n in (SIGN, *others)
-        ]
+        expressions=[exp.PropertyEQ(this=_identifier(n), expression=_quoted(n)) for n in (SIGN, *others)]
     )
     edges = exp.select(
         *(_quoted(k) for k in table.key),
@@ -72,9 +70,7 @@ def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.
     )
     outputs: list[Expr] = [_quoted(k) for k in table.key]
     outputs += [exp.alias_(_only_if(is_, _field("last", n)), n, quoted=True) for n in others]
-    outputs += [
-        exp.alias_(_only_if(was, _field("first", n)), pre_name(n), quoted=True) for n in others
-    ]
+    outputs += [exp.alias_(_only_if(was, _field("first", n)), pre_name(n), quoted=True) for n in others]
     outputs.append(exp.alias_(kind, NET_KIND, quoted=True))
     outputs.append(_quoted(LAST))
     query = exp.select(*outputs).from_(exp.Subquery(this=edges, alias=_alias("edges")))
@@ -123,9 +119,7 @@ def _if(condition: Expr, kind: str) -> exp.If:
 
 def _has(edge: str, sign: int) -> Expr:
     number = exp.Literal.number(1)
-    return exp.EQ(
-        this=_field(edge, SIGN), expression=number if sign > 0 else exp.Neg(this=number)
-    )
+    return exp.EQ(this=_field(edge, SIGN), expression=number if sign > 0 else exp.Neg(this=number))
 
 
 def _field(edge: str, name: str) -> Expr:

@@ -96,6 +96,4 @@ def compile_view(bound: Bound, tables: Mapping[str, Table], strategy: str) -> Co
         plan = made
         steps.append((name, plan))
     placement = place_caches(plan, tables, strategy)
-    return Compiled(
-        bound.names, plan, placement, strategy, update_sets(plan), tuple(steps)
-    )
+    return Compiled(bound.names, plan, placement, strategy, update_sets(plan), tuple(steps))

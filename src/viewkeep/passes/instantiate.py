@@ -86,5 +86,3 @@ def _is_present(diff: Diff, scan: Scan, kinds: frozenset[str]) -> bool:
 
 def _stored(target: Target) -> Stored:
     return Stored(target.name, target.node.columns, target.node.ids)
-
-

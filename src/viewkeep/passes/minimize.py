@@ -262,5 +262,3 @@ def _is_small(node: Node) -> bool:
     if isinstance(node, Union):
         return all(_is_small(p) for p in node.parts)
     return False
-
-

@@ -106,5 +106,3 @@ def _references(
 
 def _scans(node: Node) -> str:
     return ", ".join(n.alias for n in walk(node) if isinstance(n, Scan))
-
-

@@ -53,9 +53,7 @@ def propagate(
     return changes, diffs_of(changes, node.keys, "AddDeltasToGroups")
 
 
-def _touched_rows(
-    node: Aggregate, diffs: Sequence[Diff], ctx: Context
-) -> tuple[Node | None, Node | None]:
+def _touched_rows(node: Aggregate, diffs: Sequence[Diff], ctx: Context) -> tuple[Node | None, Node | None]:
     """The input rows that the diffs take away or replace, and those that they bring or leave."""
     below = node.input
     stored = ctx.stored.get(below)
@@ -152,9 +150,7 @@ def _sum_of(measure: Measure) -> Expr:
     return exp.Add(this=old, expression=column(f"d:{measure.name}"))
 
 
-def _without_drift(
-    node: Aggregate, doubles: Sequence[Measure], changes: Ref, ctx: Context
-) -> Ref:
+def _without_drift(node: Aggregate, doubles: Sequence[Measure], changes: Ref, ctx: Context) -> Ref:
     """Sums of doubles, recomputed for the groups in which adding and subtracting may have lost digits.
 
     Counter-example: 1 + 1e300 - 1e300 is 0 in doubles. `mass` is the sum of absolute values, `magnitude`

@@ -48,20 +48,12 @@ def compare(
     """
     on = tuple((i, i) for i in ids)
     others = tuple(n for n in after.names if n not in ids)
-    deletes = Diff(
-        "delete", ids, others, SemiJoin(before, passing(after, ids), on, anti=True), rule=rule
-    )
-    inserts = Diff(
-        "insert", ids, others, SemiJoin(after, passing(before, ids), on, anti=True), rule=rule
-    )
+    deletes = Diff("delete", ids, others, SemiJoin(before, passing(after, ids), on, anti=True), rule=rule)
+    inserts = Diff("insert", ids, others, SemiJoin(after, passing(before, ids), on, anti=True), rule=rule)
     if not changed:
         return [deletes, inserts]
-    paired = Join(
-        after, as_pre(before), conjunction(same(column(i), column(pre_name(i))) for i in ids)
-    )
-    moved = Select(
-        paired, disjunction(differs(column(c), column(pre_name(c))) for c in sorted(changed))
-    )
+    paired = Join(after, as_pre(before), conjunction(same(column(i), column(pre_name(i))) for i in ids))
+    moved = Select(paired, disjunction(differs(column(c), column(pre_name(c))) for c in sorted(changed)))
     updates = Diff(
         "update",
         ids,

@@ -74,9 +74,7 @@ def _one_side(node: Join, side: int, diff: Diff, ctx: Context) -> list[Diff]:
     return [Diff("update", node.ids, others, query, diff.changed, rule="JoinOutUpdates")]
 
 
-def _touched_pairs(
-    node: Join, inputs: Sequence[Sequence[Diff]], ctx: Context, state: str
-) -> Node:
+def _touched_pairs(node: Join, inputs: Sequence[Sequence[Diff]], ctx: Context, state: str) -> Node:
     parts = [
         _pairs(node, side, diff, state, ctx)
         for side, diffs in enumerate(inputs)
@@ -134,4 +132,3 @@ def _renamed(node: Join, diff: Diff, rule: str) -> Diff:
 
 def _looked_at(node: Join) -> frozenset[str]:
     return columns_of(node.condition) if node.condition is not None else frozenset()
-

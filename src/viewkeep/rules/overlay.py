@@ -32,6 +32,7 @@ from viewkeep.idiff.changes import KIND, KIND_COLUMN, is_kind, literal
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.context import by_kind
 
+
 def expand(stored: Stored, diffs: Sequence[Diff]) -> Node:
     """The change relation of a stored target under all its diffs.
 
@@ -61,10 +62,7 @@ def _touched(stored: Stored, diffs: Sequence[Diff]) -> Node:
         )
         side = Project(diff.query, (*renamed, Item(hit, exp.true())))
         on = tuple((i, f"d{n}:{i}") for i in diff.ids)
-        if len(diffs) == 1:
-            node = Join(node, side, _equal(on))
-        else:
-            node = LeftJoin(node, side, on)
+        node = Join(node, side, _equal(on)) if len(diffs) == 1 else LeftJoin(node, side, on)
     if len(diffs) > 1:
         node = Select(node, disjunction(exp.Is(this=h, expression=exp.true()) for h in hits))
     items = [Item(stored.by_name[i], column(i)) for i in stored.ids]
@@ -97,9 +95,7 @@ def _equal(on: Sequence[tuple[str, str]]) -> Expr | None:
 def _latest(name: str, diffs: Sequence[Diff], hits: Sequence[Expr]) -> Expr:
     """The column's value after all diffs: from one that changes it, where one hits the row."""
     ifs = [
-        exp.If(
-            this=exp.Is(this=hit.copy(), expression=exp.true()), true=column(f"d{n}:{name}")
-        )
+        exp.If(this=exp.Is(this=hit.copy(), expression=exp.true()), true=column(f"d{n}:{name}"))
         for n, (diff, hit) in enumerate(zip(diffs, hits, strict=True), start=1)
         if name in diff.changed
     ]

@@ -31,9 +31,7 @@ def _propagate(node: Project, diff: Diff, ctx: Context) -> list[Diff]:
         return [_mapped(node, diff, changed, "ProjectUpdates")]
     return [
         made
-        for made in reexamine(
-            node, diff, changed, ctx, "LookUpWhatProjectedUpdatesNeed", node.kept
-        )
+        for made in reexamine(node, diff, changed, ctx, "LookUpWhatProjectedUpdatesNeed", node.kept)
         # the IDs pass through a projection, so it makes no row come or go; other diffs do
         if made.kind == "update"
     ]
@@ -43,16 +41,12 @@ def _mapped(node: Project, diff: Diff, changed: frozenset[str], rule: str) -> Di
     """The diff with its ids under their new names and the items that it knows."""
     renamed, rows = rename_ids(diff, node.kept)
     items = [Item(node.by_name[new], column(old)) for new, old in renamed.items()]
-    known = [
-        i for i in node.items if i.name not in renamed and diff.knows(columns_of(i.expression))
-    ]
+    known = [i for i in node.items if i.name not in renamed and diff.knows(columns_of(i.expression))]
     items += [Item(i.column, diff.post(i.expression)) for i in known]
     if diff.kind == "update":
         items += [Item(pre_column(i.column), diff.pre(i.expression)) for i in known]
     query: Node = Project(rows, tuple(items))
     if changed:
-        query = Select(
-            query, disjunction(differs(column(c), column(pre_name(c))) for c in sorted(changed))
-        )
+        query = Select(query, disjunction(differs(column(c), column(pre_name(c))) for c in sorted(changed)))
     names = tuple(i.name for i in known)
     return Diff(diff.kind, tuple(renamed), names, query, changed, diff.exact, rule)

@@ -44,9 +44,7 @@ def _split(node: Select, diff: Diff, condition: Expr, ctx: Context) -> list[Diff
     was, is_ = diff.pre(condition), diff.post(condition)
     stays = _filtered(diff, both(was, is_), "UpdateStaysInSelection")
     leaving = old_values(diff, Select(diff.query, both(was, is_not_true(is_))))
-    leaves = Diff(
-        "delete", diff.ids, diff.known, leaving, exact=diff.exact, rule="UpdateLeavesSelection"
-    )
+    leaves = Diff("delete", diff.ids, diff.known, leaving, exact=diff.exact, rule="UpdateLeavesSelection")
     entering = Select(diff.query, both(is_not_true(was), is_))
     if diff.exact and set(diff.ids) == set(node.ids) and diff.knows(node.names):
         rows: Node = passing(entering, node.names)

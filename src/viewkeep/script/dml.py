@@ -15,9 +15,7 @@ _TARGET, _DIFF = "v", "d"
 
 def update(target: Expr, node: Node, diff: Expr, ids: Sequence[str], changed: Sequence[str]) -> exp.Update:
     """UPDATE v SET c = d.c FROM diff AS d WHERE v.ids = d.ids: one diff row may update many."""
-    sets = [
-        exp.EQ(this=_bare(c), expression=_of(_DIFF, c)) for c in changed
-    ]
+    sets = [exp.EQ(this=_bare(c), expression=_of(_DIFF, c)) for c in changed]
     return exp.Update(
         this=_aliased(target, _TARGET),
         expressions=sets,
@@ -114,5 +112,3 @@ def _bare(name: str) -> exp.Column:
 
 def _of(alias: str, name: str) -> exp.Column:
     return exp.Column(this=_identifier(name), table=exp.to_identifier(alias))
-
-

@@ -66,9 +66,7 @@ def statements(script: Script, names: Names) -> Statements:
             for number, (diff, query) in enumerate(zip(diffs, queries, strict=True), start=1):
                 name = f"{kind}_{target.name}" + (f"_{number}" if number > 1 else "")
                 view_diff = target.role == "view"
-                computes.append(
-                    Compute(name, Renderer(names).query(query), None, query, view_diff)
-                )
+                computes.append(Compute(name, Renderer(names).query(query), None, query, view_diff))
                 source = names.ref(name)
                 if kind == "delete":
                     made: Expr = dml.delete(stored, node, source, diff.ids)
@@ -76,7 +74,5 @@ def statements(script: Script, names: Names) -> Statements:
                     made = dml.update(stored, node, source, diff.ids, sorted(diff.changed))
                 else:
                     made = dml.insert(stored, source, node.names)
-                changes.append(
-                    Change(target, name, kind, diff.ids, tuple(sorted(diff.changed)), made)
-                )
+                changes.append(Change(target, name, kind, diff.ids, tuple(sorted(diff.changed)), made))
     return Statements(tuple(computes), tuple(changes))

@@ -110,9 +110,7 @@ class Renderer:
             return block
         if isinstance(node, Project):
             block = self._block(node.input)
-            block.columns = {
-                i.name: substitute(i.expression, block.columns) for i in node.items
-            }
+            block.columns = {i.name: substitute(i.expression, block.columns) for i in node.items}
             return block
         if isinstance(node, Join):
             return self._join(node)
@@ -185,12 +183,8 @@ class Renderer:
 
     def _grouped(self, node: Aggregate) -> exp.Select:
         block = self._block(node.input)
-        outputs = [
-            exp.alias_(block.columns[k].copy(), k, quoted=True) for k in node.keys
-        ]
-        outputs += [
-            exp.alias_(measured(m, block.columns), m.name, quoted=True) for m in node.measures
-        ]
+        outputs = [exp.alias_(block.columns[k].copy(), k, quoted=True) for k in node.keys]
+        outputs += [exp.alias_(measured(m, block.columns), m.name, quoted=True) for m in node.measures]
         query = _from(exp.select(*outputs), block)
         keys = [block.columns[k].copy() for k in node.keys]
         return query.group_by(*keys) if keys else query
@@ -210,9 +204,7 @@ def measured(measure: Measure, columns: dict[str, Expr]) -> Expr:
 
 
 def _of(alias: str, name: str) -> exp.Column:
-    return exp.Column(
-        this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias)
-    )
+    return exp.Column(this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias))
 
 
 def _select(block: _Block, columns: tuple[Column, ...]) -> exp.Select:
@@ -238,9 +230,7 @@ def _from(query: exp.Select, block: _Block) -> exp.Select:
     return query.where(condition, copy=False) if condition is not None else query
 
 
-def _matches(
-    node: SemiJoin | LeftJoin, left: dict[str, Expr], right: dict[str, Expr]
-) -> list[Expr]:
+def _matches(node: SemiJoin | LeftJoin, left: dict[str, Expr], right: dict[str, Expr]) -> list[Expr]:
     """Equality of the paired columns, null-safe where both may be null: engines hash `=` best."""
     terms: list[Expr] = []
     for a, b in node.on:
@@ -263,5 +253,3 @@ def _plain_where_not_null(condition: Expr, node: Join) -> Expr:
         return part
 
     return condition.copy().transform(relax)
-
-

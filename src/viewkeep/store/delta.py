@@ -101,12 +101,10 @@ def commit(session: Any, table: str, next_version: int, metadata: str, statement
     and the version that it made."""
     values = {_METADATA: metadata, _TXN_APP: f"viewkeep/{table}", _TXN_VERSION: str(next_version)}
     with settings(session, values):
-        before = session.conf.get(_LAST_COMMIT, None)
+        session.conf.unset(_LAST_COMMIT)
         answer = session.sql(statement).collect()
-        after = session.conf.get(_LAST_COMMIT, None)
-    if after is None or (after == before and not answer):
-        return None
-    return answer, int(after)
+        made = session.conf.get(_LAST_COMMIT, None)
+    return (answer, int(made)) if made is not None else None
 
 
 def creating(session: Any, metadata: str) -> Any:
@@ -145,9 +143,7 @@ def load_state(session: Any, view: str, caches: tuple[str, ...]) -> State:
             f"the log of view {view} does not say which base versions it shows",
             hint=f"REFRESH MATERIALIZED VIEW {view} FULL, or drop and create the view again",
         )
-    versions = {
-        cache: _settle_cache(session, view, cache, int(doc["caches"][cache])) for cache in caches
-    }
+    versions = {cache: _settle_cache(session, view, cache, int(doc["caches"][cache])) for cache in caches}
     return State(
         doc["watermark"], doc["table_ids"], versions, newest, datetime.fromisoformat(doc["refreshed"])
     )

@@ -65,9 +65,7 @@ class Store:
 
     def _check(self) -> None:
         try:
-            row = self._con.execute(
-                "SELECT value FROM viewkeep.meta WHERE key = 'format'"
-            ).fetchone()
+            row = self._con.execute("SELECT value FROM viewkeep.meta WHERE key = 'format'").fetchone()
             self._con.execute("SELECT name, position, doc, watermark, refreshed FROM viewkeep.views LIMIT 0")
         except duckdb.Error as problem:
             raise CorruptCatalog(
@@ -145,9 +143,7 @@ class Store:
     # --- tables ---
 
     def table_doc(self, name: str) -> Table | None:
-        row = self._con.execute(
-            "SELECT doc FROM viewkeep.tables WHERE name = ?", [name.lower()]
-        ).fetchone()
+        row = self._con.execute("SELECT doc FROM viewkeep.tables WHERE name = ?", [name.lower()]).fetchone()
         return Table.from_json(row[0]) if row else None
 
     def save_table(self, table: Table) -> None:
@@ -164,5 +160,5 @@ def _seq() -> exp.Column:
     return exp.Column(this=exp.to_identifier(SEQ, quoted=True))
 
 
-def _past(after: int) -> exp.Expression:
+def _past(after: int) -> exp.Expr:
     return exp.GT(this=_seq(), expression=exp.Literal.number(after))

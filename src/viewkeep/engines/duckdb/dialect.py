@@ -7,12 +7,12 @@ from sqlglot import exp
 from viewkeep.frontend.typing import QUOTIENT
 
 
-def to_sql(tree: exp.Expression, pretty: bool = False) -> str:
+def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
     """The tree as DuckDB SQL."""
     return tree.transform(_translate).sql(dialect="duckdb", pretty=pretty)
 
 
-def _translate(node: exp.Expression) -> exp.Expression:
+def _translate(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.DataType) and node.this in (
         exp.DataType.Type.TIMESTAMPTZ,
         exp.DataType.Type.TIMESTAMPLTZ,
@@ -23,7 +23,7 @@ def _translate(node: exp.Expression) -> exp.Expression:
     return node
 
 
-def _quotient(node: exp.Anonymous) -> exp.Expression:
+def _quotient(node: exp.Anonymous) -> exp.Expr:
     """Exact decimal division, half up, in 128-bit integers: DuckDB's own `/` answers a double.
 
     n / d at scale s is (2 |N| 10^k + |D|) // (2 |D|), signed, where N and D are n and d without their
@@ -46,21 +46,21 @@ def _quotient(node: exp.Anonymous) -> exp.Expression:
         this=exp.Paren(this=exp.LT(this=top.copy(), expression=exp.Literal.number(0))),
         expression=exp.Paren(this=exp.LT(this=bottom.copy(), expression=exp.Literal.number(0))),
     )
-    signed = exp.Case(ifs=[exp.If(this=negative, true=exp.Neg(this=exp.Paren(this=size)))], default=size.copy())
+    signed = exp.Case(
+        ifs=[exp.If(this=negative, true=exp.Neg(this=exp.Paren(this=size)))], default=size.copy()
+    )
     unit = exp.Cast(this=exp.Literal.number(f"{10**-scale:.{scale}f}"), to=_decimal(scale + 1, scale))
     value = exp.Mul(this=exp.Cast(this=signed, to=_decimal(38 - scale, 0)), expression=unit)
     return exp.Cast(this=value, to=_decimal(precision, scale))
 
 
-def _unscaled(value: exp.Expression, scale: int) -> exp.Expression:
+def _unscaled(value: exp.Expr, scale: int) -> exp.Expr:
     shifted = exp.Mul(this=exp.Paren(this=value.copy()), expression=exp.Literal.number(10**scale))
     return exp.Cast(this=shifted, to=exp.DataType.build("HUGEINT", dialect="duckdb"))
 
 
-def _hugeint(value: int) -> exp.Expression:
-    return exp.Cast(
-        this=exp.Literal.number(value), to=exp.DataType.build("HUGEINT", dialect="duckdb")
-    )
+def _hugeint(value: int) -> exp.Expr:
+    return exp.Cast(this=exp.Literal.number(value), to=exp.DataType.build("HUGEINT", dialect="duckdb"))
 
 
 def _decimal(precision: int, scale: int) -> exp.DataType:

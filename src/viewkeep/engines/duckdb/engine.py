@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.nodes import Scan
+from viewkeep.algebra.expressions import pre_name
+from viewkeep.algebra.nodes import Scan, State
 from viewkeep.capture.duckdb import base_table, log_table, run_captured
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
@@ -28,7 +30,7 @@ from viewkeep.errors import (
     ViewkeepError,
     WarehouseHeld,
 )
-from viewkeep.idiff.net import NET_KIND, SEQ, labels, net_changes, pre_name, summary
+from viewkeep.idiff.net import NET_KIND, SEQ, labels, net_changes, summary
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 from viewkeep.script.model import Script
@@ -46,7 +48,7 @@ class DuckDBNames:
         self._view = view
         self._tables = {table.name: table for table in tables}
 
-    def table(self, scan: Scan) -> exp.Expression:
+    def table(self, scan: Scan) -> exp.Expr:
         """The table as it is, or as it was: without the rows that changed, with what they were."""
         if scan.state == "post":
             return base_table(scan.table)
@@ -61,23 +63,20 @@ class DuckDBNames:
             .where(exp.Not(this=exp.Exists(this=same)))
         )
         old = exp.select(
-            *(
-                exp.alias_(_bare(n if n in table.key else pre_name(n)), n, quoted=True)
-                for n in names
-            )
+            *(exp.alias_(_bare(n if n in table.key else pre_name(n)), n, quoted=True) for n in names)
         )
         old = old.from_(self.net(scan.table)).where(
             exp.NEQ(this=_bare(NET_KIND), expression=exp.Literal.string("insert"))
         )
         return exp.Subquery(this=exp.Union(this=kept, expression=old, distinct=False))
 
-    def net(self, table: str) -> exp.Expression:
+    def net(self, table: str) -> exp.Expr:
         return exp.table_(f"viewkeep:net:{table.lower()}", quoted=True)
 
-    def ref(self, name: str) -> exp.Expression:
+    def ref(self, name: str) -> exp.Expr:
         return exp.table_(f"viewkeep:{name}", quoted=True)
 
-    def stored(self, target: str) -> exp.Expression:
+    def stored(self, target: str) -> exp.Expr:
         return target_table(self._view, target)
 
 
@@ -89,7 +88,7 @@ class DuckDBEngine:
 
     def __init__(self, path: str) -> None:
         try:
-            self._con = duckdb.connect(path or ":memory:")
+            self._con: Any = duckdb.connect(path or ":memory:")
         except duckdb.IOException as problem:
             if "lock" in str(problem).lower():
                 raise WarehouseHeld(
@@ -98,7 +97,9 @@ class DuckDBEngine:
                 ) from problem
             raise EngineError(f"{path} cannot be opened: {problem}", hint="check the path") from problem
         self._lock = threading.RLock()
-        self._prepared: dict[tuple[str, int], tuple[Script, list[tuple[str, Any]], list[tuple[str, Any]]]] = {}
+        self._prepared: dict[
+            tuple[str, int], tuple[Script, list[tuple[str, Any]], list[tuple[str, Any]]]
+        ] = {}
         try:
             self._store = Store(self._con)
         except ViewkeepError:
@@ -123,7 +124,7 @@ class DuckDBEngine:
 
     def find_table(self, name: str) -> Table | None:
         try:
-            rows = self._con.execute("SELECT name, type, \"notnull\", pk FROM pragma_table_info(?)", [name])
+            rows = self._con.execute('SELECT name, type, "notnull", pk FROM pragma_table_info(?)', [name])
             found = rows.fetchall()
         except duckdb.CatalogException:
             return None
@@ -146,7 +147,7 @@ class DuckDBEngine:
             raise AlreadyExists(
                 f"table {table.name} exists already", hint="drop it first, or use IF NOT EXISTS"
             )
-        definitions: list[exp.Expression] = []
+        definitions: list[exp.Expr] = []
         for c in table.columns:
             required = not c.nullable or c.name in table.key
             constraints = [exp.ColumnConstraint(kind=exp.NotNullColumnConstraint())] if required else []
@@ -166,7 +167,7 @@ class DuckDBEngine:
                 self._checked(to_sql(insert))
             self._store.save_table(table)
 
-    def describe_query(self, tree: exp.Expression) -> tuple[TableColumn, ...]:
+    def describe_query(self, tree: exp.Expr) -> tuple[TableColumn, ...]:
         """The columns of a query, for CREATE TABLE ... AS."""
         rows = self._checked(f"DESCRIBE {to_sql(tree)}").fetchall()
         return tuple(TableColumn(r[0], _parse_type(r[1]) or t.STRING) for r in rows)
@@ -187,7 +188,7 @@ class DuckDBEngine:
 
     # --- the user's statements ---
 
-    def run_dml(self, tree: exp.Expression, text: str) -> Result:
+    def run_dml(self, tree: exp.Expr, text: str) -> Result:
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         name = ".".join(part.name for part in target.parts)
         table = self.find_table(name)
@@ -212,7 +213,7 @@ class DuckDBEngine:
                     return table
         return None
 
-    def run_query(self, tree: exp.Expression, text: str) -> Result:
+    def run_query(self, tree: exp.Expr, text: str) -> Result:
         try:
             frame = self._con.sql(to_sql(tree)).to_arrow_table()
         except duckdb.Error as problem:
@@ -221,7 +222,7 @@ class DuckDBEngine:
         rows = tuple(zip(*(c.to_pylist() for c in frame.columns), strict=True)) if columns else ()
         return Result("select", columns, rows, frame=lambda: frame)
 
-    def run_other(self, tree: exp.Expression, text: str) -> Result:
+    def run_other(self, tree: exp.Expr, text: str) -> Result:
         if isinstance(tree, exp.Alter):
             name = ".".join(part.name for part in tree.this.parts)
             if self._tracked(name) is not None:
@@ -317,9 +318,7 @@ class DuckDBEngine:
             self._trim({table.name for view, _ in views for table in view.tables})
         return done
 
-    def _refresh(
-        self, view: View, compiled: Compiled, full: bool, upto: int, progress: Progress
-    ) -> Refresh:
+    def _refresh(self, view: View, compiled: Compiled, full: bool, upto: int, progress: Progress) -> Refresh:
         started = time.perf_counter()
         names = DuckDBNames(view.name, view.tables)
         if full:
@@ -346,8 +345,10 @@ class DuckDBEngine:
         for table in view.tables:
             if after == upto or not self._store.pending(table.name, after):
                 continue
-            events = exp.select("*").from_(log_table(table.name)).where(
-                exp.GT(this=_bare(SEQ), expression=exp.Literal.number(after))
+            events = (
+                exp.select("*")
+                .from_(log_table(table.name))
+                .where(exp.GT(this=_bare(SEQ), expression=exp.Literal.number(after)))
             )
             self._temporary(names.net(table.name), net_changes(table, events))
             row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
@@ -355,7 +356,7 @@ class DuckDBEngine:
             present[table.name], counts[table.name] = kinds_present(found)
         return present, counts
 
-    def _temporary(self, name: exp.Expression, query: exp.Query) -> int:
+    def _temporary(self, name: exp.Expr, query: exp.Query) -> int:
         create = exp.Create(
             this=name, kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query
         )
@@ -391,9 +392,7 @@ class DuckDBEngine:
     def _trim(self, tables: set[str]) -> None:
         entries = self._store.entries()
         for table in tables:
-            marks = [
-                e.watermark for e in entries if any(x.name == table for x in e.view.tables)
-            ]
+            marks = [e.watermark for e in entries if any(x.name == table for x in e.view.tables)]
             if marks:
                 self._store.trim_log(table, min(marks))
 
@@ -424,7 +423,7 @@ class DuckDBEngine:
         versions = {table.name: entry.watermark for table in view.tables}
         return Standing(rows, pending, entry.refreshed, versions)
 
-    def sql(self, tree: exp.Expression, pretty: bool = False) -> str:
+    def sql(self, tree: exp.Expr, pretty: bool = False) -> str:
         return to_sql(tree, pretty)
 
     def explain(self, view: View, compiled: Compiled) -> list[tuple[str, str]]:
@@ -460,19 +459,17 @@ class _AsOf:
         self._names = names
         self._changed = changed
 
-    def table(self, scan: Scan) -> exp.Expression:
-        from dataclasses import replace
-
-        state = "pre" if scan.table in self._changed else "post"
+    def table(self, scan: Scan) -> exp.Expr:
+        state: State = "pre" if scan.table in self._changed else "post"
         return self._names.table(replace(scan, state=state))
 
-    def net(self, table: str) -> exp.Expression:
+    def net(self, table: str) -> exp.Expr:
         return self._names.net(table)
 
-    def ref(self, name: str) -> exp.Expression:
+    def ref(self, name: str) -> exp.Expr:
         return self._names.ref(name)
 
-    def stored(self, target: str) -> exp.Expression:
+    def stored(self, target: str) -> exp.Expr:
         return self._names.stored(target)
 
 

@@ -11,18 +11,18 @@ from viewkeep.frontend.typing import QUOTIENT
 _GUARD_DIGITS = 14
 
 
-def to_sql(tree: exp.Expression, pretty: bool = False) -> str:
+def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
     """The tree as Spark SQL."""
     return tree.transform(_translate).sql(dialect="spark", pretty=pretty)
 
 
-def _translate(node: exp.Expression) -> exp.Expression:
+def _translate(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Anonymous) and node.name.lower() == QUOTIENT:
         return _quotient(node)
     return node
 
 
-def _quotient(node: exp.Anonymous) -> exp.Expression:
+def _quotient(node: exp.Anonymous) -> exp.Expr:
     """Decimal division, half up, as Spark's own `/` and AVG round.
 
     A plain `/` is what the user wrote, so it is left to Spark. AVG divides a sum by a count to a scale of
@@ -45,9 +45,7 @@ def _quotient(node: exp.Anonymous) -> exp.Expression:
     return _long_division(top, bottom, scale, result)
 
 
-def _long_division(
-    top: exp.Expression, bottom: exp.Expression, scale: int, result: exp.DataType
-) -> exp.Expression:
+def _long_division(top: exp.Expr, bottom: exp.Expr, scale: int, result: exp.DataType) -> exp.Expr:
     """whole + round(rest * 10^scale / d) / 10^scale with d a count: every step is exact in decimals."""
     count = exp.Cast(this=bottom.copy(), to=_decimal(19, 0))
     rest = exp.Paren(this=exp.Mod(this=exp.Paren(this=top.copy()), expression=count))
@@ -74,7 +72,7 @@ def _long_division(
     return exp.Cast(this=exp.Add(this=whole, expression=fraction), to=result)
 
 
-def _exact_ratio(multiple: exp.Expression, divisor: exp.Expression) -> exp.Expression:
+def _exact_ratio(multiple: exp.Expr, divisor: exp.Expr) -> exp.Expr:
     """A division without rest."""
     return exp.Cast(this=exp.Div(this=multiple, expression=divisor.copy()), to=_decimal(38, 0))
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.nodes import Node, Ref, Scan, Stored, passing
-from viewkeep.capture.delta import FEED, net_of_feed, read_feed
+from viewkeep.capture.delta import FEED, net_of_feed, read_feed, summary_of
 from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.initial import fill_queries, shown
@@ -59,6 +59,7 @@ class _Run:
     state: delta.State
     watermark: dict[str, int]
     sizes: dict[str, int] = field(default_factory=dict)
+    local: dict[str, Any] = field(default_factory=dict)
     persisted: list[Any] = field(default_factory=list)
     commits: int = 0
 
@@ -78,17 +79,17 @@ class SparkNames:
         self._after = after
         self._targets = targets or {}
 
-    def table(self, scan: Scan) -> exp.Expression:
+    def table(self, scan: Scan) -> exp.Expr:
         versions = self._before if scan.state == "pre" else self._after
         return versioned(scan.table, versions.get(scan.table))
 
-    def net(self, table: str) -> exp.Expression:
+    def net(self, table: str) -> exp.Expr:
         return exp.table_(_temporary(f"net_{table}"), quoted=True)
 
-    def ref(self, name: str) -> exp.Expression:
+    def ref(self, name: str) -> exp.Expr:
         return exp.table_(_temporary(name), quoted=True)
 
-    def stored(self, target: str) -> exp.Expression:
+    def stored(self, target: str) -> exp.Expr:
         return delta.storage(self._view, target, self._targets.get(target))
 
 
@@ -133,7 +134,7 @@ class SparkEngine:
     def close(self) -> None:
         """The session is the user's: it stays."""
 
-    def _sql(self, tree: exp.Expression) -> Any:
+    def _sql(self, tree: exp.Expr) -> Any:
         return self._session.sql(to_sql(tree))
 
     # --- base tables ---
@@ -213,7 +214,7 @@ class SparkEngine:
         made.set("properties", exp.Properties(expressions=properties))
         self._checked(to_sql(made))
 
-    def describe_query(self, tree: exp.Expression) -> tuple[TableColumn, ...]:
+    def describe_query(self, tree: exp.Expr) -> tuple[TableColumn, ...]:
         """The columns of a query, for CREATE TABLE ... AS."""
         schema = self._checked(to_sql(tree)).schema
         return tuple(TableColumn(f.name, _type_of(f.dataType) or t.STRING, f.nullable) for f in schema)
@@ -224,8 +225,7 @@ class SparkEngine:
 
     def _set_properties(self, name: str, values: Mapping[str, str]) -> None:
         pairs = [
-            exp.EQ(this=exp.Literal.string(k), expression=exp.Literal.string(v))
-            for k, v in values.items()
+            exp.EQ(this=exp.Literal.string(k), expression=exp.Literal.string(v)) for k, v in values.items()
         ]
         listed = ", ".join(to_sql(pair) for pair in pairs)
         self._session.sql(f"ALTER TABLE {to_sql(versioned(name, None))} SET TBLPROPERTIES ({listed})")
@@ -245,7 +245,7 @@ class SparkEngine:
             query = query.where(exp.Exists(this=same))
         query = query.group_by(*(k.copy() for k in keys))
         nulls = [exp.Is(this=k.copy(), expression=exp.Null()) for k in keys]
-        bad: exp.Expression = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
+        bad: exp.Expr = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
         for null in nulls:
             bad = exp.Or(this=bad, expression=null)
         rows = self._sql(query.having(bad).limit(5)).collect()
@@ -262,12 +262,12 @@ class SparkEngine:
 
     # --- the user's statements ---
 
-    def run_dml(self, tree: exp.Expression, text: str) -> Result:
+    def run_dml(self, tree: exp.Expr, text: str) -> Result:
         rows = self._checked(text).collect()
         count = rows[0][0] if rows and len(rows[0]) else None
         return Result("dml", message=f"{count} rows" if count is not None else "done", detail=count)
 
-    def run_query(self, tree: exp.Expression, text: str) -> Result:
+    def run_query(self, tree: exp.Expr, text: str) -> Result:
         frame = self._checked(text)
         try:
             rows = tuple(tuple(row) for row in frame.collect())
@@ -275,7 +275,7 @@ class SparkEngine:
             raise _translated(problem) from problem
         return Result("select", tuple(frame.columns), rows, frame=lambda: frame)
 
-    def run_other(self, tree: exp.Expression, text: str) -> Result:
+    def run_other(self, tree: exp.Expr, text: str) -> Result:
         frame = self._checked(text)
         return Result("dml", tuple(frame.columns), tuple(tuple(r) for r in frame.collect()), "done")
 
@@ -435,9 +435,7 @@ class SparkEngine:
 
     _upto: Mapping[str, int] = {}
 
-    def _try_refresh(
-        self, view: View, compiled: Compiled, full: bool, progress: Progress
-    ) -> Refresh:
+    def _try_refresh(self, view: View, compiled: Compiled, full: bool, progress: Progress) -> Refresh:
         started = time.perf_counter()
         try:
             with self._counting() as jobs:
@@ -538,11 +536,14 @@ class SparkEngine:
         present: dict[str, frozenset[str]],
         counts: dict[str, dict[str, int]],
     ) -> None:
-        query = summary(table, exp.table_(name, quoted=True))
-        newest = exp.alias_(exp.Max(this=_bare(LAST)), LAST, quoted=True)
-        row = tuple(self._sql(query.select(newest)).collect()[0])
-        found = {label: int(n) for label, n in zip(labels(table), row[:-1], strict=True) if n}
-        run.watermark[table.name] = int(row[-1])
+        if name in run.local:
+            found, run.watermark[table.name] = summary_of(table, run.local[name])
+        else:
+            query = summary(table, exp.table_(name, quoted=True))
+            newest = exp.alias_(exp.Max(this=_bare(LAST)), LAST, quoted=True)
+            row = tuple(self._sql(query.select(newest)).collect()[0])
+            found = {label: int(n) for label, n in zip(labels(table), row[:-1], strict=True) if n}
+            run.watermark[table.name] = int(row[-1])
         if found.get("duplicate"):
             self._check_unique(table, run.watermark[table.name])
         if found.get("insert"):
@@ -554,7 +555,7 @@ class SparkEngine:
         small = frame.limit(LOCAL_ROWS + 1).toArrow()
         if small.num_rows <= LOCAL_ROWS:
             self._session.createDataFrame(small, schema=frame.schema).createOrReplaceTempView(name)
-            run.sizes[name] = small.num_rows
+            run.sizes[name], run.local[name] = small.num_rows, small
         else:
             kept = frame.persist()
             run.persisted.append(kept)
@@ -587,13 +588,15 @@ class SparkEngine:
                     )
                 continue
             changed = self._commit_rows(run, versions, statement, progress)
+            if isinstance(statement, exp.Insert):  # Spark does not say how many rows an append wrote
+                changed = size
             diff_rows, committed = size, True
         if not committed:
             self._commit_rows(run, versions, None, progress)
         return changed, diff_rows
 
     def _commit_rows(
-        self, run: _Run, caches: Mapping[str, int], statement: exp.Expression | None, progress: Progress
+        self, run: _Run, caches: Mapping[str, int], statement: exp.Expr | None, progress: Progress
     ) -> int:
         """The commit that counts: rows and watermark in one."""
         progress(f"committing rows of {run.view.name}")
@@ -606,21 +609,17 @@ class SparkEngine:
         return int(answer[0][0]) if answer and len(answer[0]) else 0
 
     def _commit(
-        self, run: _Run, target: str, version: int, metadata: str, statement: exp.Expression
+        self, run: _Run, target: str, version: int, metadata: str, statement: exp.Expr
     ) -> tuple[list[Any], int]:
         name = delta.storage_name(run.view.name, target)
         done = delta.commit(self._session, name, version + 1, metadata, to_sql(statement))
         if done is None:
-            raise ConcurrentRefresh(
-                f"another refresh of {run.view.name} came first", hint="refresh again"
-            )
+            raise ConcurrentRefresh(f"another refresh of {run.view.name} came first", hint="refresh again")
         run.commits += 1
         answer, made = done
         return answer, made
 
-    def _ready(
-        self, run: _Run, apply: Apply, names: SparkNames
-    ) -> tuple[exp.Expression | None, int]:
+    def _ready(self, run: _Run, apply: Apply, names: SparkNames) -> tuple[exp.Expr | None, int]:
         """The one statement that applies all diffs of a target, and how many diff rows it takes."""
         node, target = apply.target.node, delta.storage(run.view.name, apply.target.name)
         if apply.changes is not None:
@@ -645,21 +644,21 @@ class SparkEngine:
             return None, size
         return self._merged(run, target, node, changes), size
 
-    def _single(
-        self, target: exp.Table, node: Node, diff: Diff, names: SparkNames
-    ) -> exp.Expression:
+    def _single(self, target: exp.Table, node: Node, diff: Diff, names: SparkNames) -> exp.Expr:
         """One diff alone needs no look at the rows first: a MERGE by its ids, or an append."""
         assert isinstance(diff.query, Ref)
         source = names.ref(diff.query.name)
         if diff.kind == "insert":
             return dml.insert(target, source, node.names)
-        return dml.merge(
-            target, node, source, frozenset({diff.kind}), diff.ids, sorted(diff.changed)
-        )
+        return dml.merge(target, node, source, frozenset({diff.kind}), diff.ids, sorted(diff.changed))
 
-    def _merged(self, run: _Run, target: exp.Table, node: Node, changes: str) -> exp.Expression:
+    def _merged(self, run: _Run, target: exp.Table, node: Node, changes: str) -> exp.Expr:
         name = _temporary(changes)
-        kinds = {row[0] for row in self._session.table(name).select(f"`{KIND}`").distinct().collect()}
+        if name in run.local:
+            kinds = set(run.local[name].column(KIND).unique().to_pylist())
+        else:
+            column = self._session.table(name).select(f"`{KIND}`")
+            kinds = {row[0] for row in column.distinct().collect()}
         source = exp.table_(name, quoted=True)
         if kinds == {"insert"}:
             return dml.insert(target, source, node.names)
@@ -701,9 +700,7 @@ class SparkEngine:
             query = pinned(parse_sql(view.sql), state.watermark)
             maintained = exp.select("*").from_(versioned(view.name, None))
             try:
-                return verification(
-                    view.name, compiled, maintained, query, lambda q: self._sql(q).collect()
-                )
+                return verification(view.name, compiled, maintained, query, lambda q: self._sql(q).collect())
             except PySparkException as problem:
                 raise _translated(problem) from problem
 
@@ -719,7 +716,7 @@ class SparkEngine:
         rows = self._session.table(f"{delta.DATABASE}.{delta.storage_name(view.name, 'rows')}").count()
         return Standing(rows, pending, state.refreshed, state.watermark)
 
-    def sql(self, tree: exp.Expression, pretty: bool = False) -> str:
+    def sql(self, tree: exp.Expr, pretty: bool = False) -> str:
         return to_sql(tree, pretty)
 
     def explain(self, view: View, compiled: Compiled) -> list[tuple[str, str]]:
@@ -731,22 +728,23 @@ class SparkEngine:
             target = delta.storage(view.name, change.target.name)
             source = names.ref(change.source)
             if change.kind == "insert":
-                tree: exp.Expression = dml.insert(target, source, node.names)
+                tree: exp.Expr = dml.insert(target, source, node.names)
             else:
-                tree = dml.merge(
-                    target, node, source, frozenset({change.kind}), change.ids, change.changed
-                )
+                tree = dml.merge(target, node, source, frozenset({change.kind}), change.ids, change.changed)
             steps.append(
-                (f"apply {change.source} to {change.target.role} {change.target.name}", to_sql(tree, pretty=True))
+                (
+                    f"apply {change.source} to {change.target.role} {change.target.name}",
+                    to_sql(tree, pretty=True),
+                )
             )
         return steps
 
 
-def pinned(query: exp.Expression, versions: Mapping[str, int]) -> exp.Query:
+def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
     """The user's query with each base table as of a version. CTE names are not tables."""
     by_lower = {name.lower(): version for name, version in versions.items()}
 
-    def pin(node: exp.Expression) -> exp.Expression:
+    def pin(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Table):
             name = ".".join(part.name for part in node.parts).lower()
             if name in by_lower:
@@ -758,7 +756,7 @@ def pinned(query: exp.Expression, versions: Mapping[str, int]) -> exp.Query:
     return made
 
 
-def _nothing(rows: exp.Table) -> exp.Expression:
+def _nothing(rows: exp.Table) -> exp.Expr:
     """A statement that changes no row, but commits: the watermark moves though the view does not."""
     source = exp.Subquery(
         this=exp.select(exp.alias_(exp.Literal.number(1), "x")).where(exp.false()), alias="d"

@@ -72,7 +72,7 @@ def _session(directory: Path) -> SparkSession:
 
 
 class LocalSparkEngine(SparkEngine):
-    """Owns its session and its directory. Spark's catalog is in memory, so tables are found by their files."""
+    """Owns its session and its directory. The catalog is in memory: tables are found by their files."""
 
     def __init__(self, session: SparkSession, directory: Path, lock: Any) -> None:
         super().__init__(session)
@@ -109,4 +109,3 @@ class LocalSparkEngine(SparkEngine):
     def close(self) -> None:
         self._user.stop()
         self._lock_file.close()
-

@@ -1,0 +1,184 @@
+"""The ways to bring a view up to date that are measured against each other, on one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from viewkeep.bench.workload import MergeJob, Workload
+from viewkeep.connection import Connection
+from viewkeep.errors import Unsupported
+from viewkeep.results import Refresh
+
+Facts = dict[str, Any]
+# As viewkeep's own tables have: without them a MERGE would rewrite every file that it touches.
+_MERGED_TABLE = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+
+
+class Method(Protocol):
+    """One way to keep one view."""
+
+    view: str
+    name: str
+    relation: str
+
+    def create(self) -> None:
+        """Makes what the method keeps, from the tables as they are."""
+
+    def refresh(self) -> None:
+        """Brings it up to date. This alone is timed."""
+
+    def facts(self) -> Facts:
+        """What the last refresh did, found out after the clock has stopped."""
+
+    def problem(self) -> str:
+        """What is wrong with the result by the method's own check, if it has one."""
+
+
+class Maintained:
+    """A materialized view of viewkeep's, with one strategy."""
+
+    def __init__(self, vk: Connection, view: str, query: str, strategy: str) -> None:
+        self._vk = vk
+        self._query = query
+        self.view, self.name, self.relation = view, strategy, f"{view}_{strategy}"
+        self._last: Refresh | None = None
+
+    def create(self) -> None:
+        self._vk.sql(
+            f"CREATE MATERIALIZED VIEW {self.relation} WITH (strategy = '{self.name}') AS {self._query}"
+        )
+
+    def refresh(self) -> None:
+        self._last = self._vk.refresh(self.relation)[0]
+
+    def facts(self) -> Facts:
+        assert self._last is not None
+        last = self._last
+        facts: Facts = {"rows_changed": last.rows_changed, "statements": last.statements}
+        if last.commits is not None:
+            facts["commits"] = last.commits
+        facts |= {"strategy": last.strategy, "reported_seconds": round(last.seconds, 6)}
+        if last.phases:
+            facts["phases"] = {name: round(seconds, 6) for name, seconds in last.phases.items()}
+        return facts
+
+    def problem(self) -> str:
+        verification = self._vk.verify(self.relation)
+        return "" if verification else str(verification)
+
+
+class DuckDBRecompute:
+    """The query once more into a table, in DuckDB's own words and without viewkeep."""
+
+    def __init__(self, vk: Connection, view: str, query: str) -> None:
+        self._con = vk.engine._con  # type: ignore[attr-defined]
+        self._query = query
+        self.view, self.name, self.relation = view, "recompute", f"{view}_recompute"
+        self._rows = 0
+
+    def create(self) -> None:
+        self.refresh()
+
+    def refresh(self) -> None:
+        made = self._con.execute(f"CREATE OR REPLACE TABLE {self.relation} AS {self._query}")
+        self._rows = int(made.fetchone()[0])
+
+    def facts(self) -> Facts:
+        return {"rows_changed": self._rows, "statements": 1}
+
+    def problem(self) -> str:
+        return ""
+
+
+class SparkRecompute:
+    """The query once more over a Delta table, in plain Spark."""
+
+    def __init__(self, vk: Connection, view: str, query: str) -> None:
+        self._session = vk.engine._user  # type: ignore[attr-defined]
+        self._query = query
+        self.view, self.name, self.relation = view, "recompute", f"{view}_recompute"
+
+    def create(self) -> None:
+        self.refresh()
+
+    def refresh(self) -> None:
+        rows = self._session.sql(self._query)
+        rows.write.format("delta").mode("overwrite").saveAsTable(self.relation)
+
+    def facts(self) -> Facts:
+        metrics = _last_commit(self._session, self.relation).operationMetrics
+        return {"rows_changed": int(metrics["numOutputRows"]), "statements": 1, "commits": 1}
+
+    def problem(self) -> str:
+        return ""
+
+
+class SparkMerge:
+    """A job as an engineer writes it by hand: the change feed since the last run, joined and merged."""
+
+    def __init__(self, vk: Connection, view: str, query: str, job: MergeJob) -> None:
+        self._session = vk.engine._user  # type: ignore[attr-defined]
+        self._query = query
+        self._job = job
+        self.view, self.name, self.relation = view, "merge", f"{view}_merge"
+        self._done = -1
+
+    def create(self) -> None:
+        self._done = self._newest()
+        self._session.sql(
+            f"CREATE TABLE {self.relation} USING delta {_MERGED_TABLE} AS {self._query}"
+        ).collect()
+
+    def refresh(self) -> None:
+        newest = self._newest()
+        reader = self._session.read.option("readChangeFeed", "true")
+        reader = reader.option("startingVersion", self._done + 1).option("endingVersion", newest)
+        reader.table(self._job.table).createOrReplaceTempView("feed")
+        self._session.sql(self._job.changes).createOrReplaceTempView("changes")
+        self._session.sql(self._job.merge.format(target=self.relation)).collect()
+        self._done = newest
+
+    def _newest(self) -> int:
+        return int(_last_commit(self._session, self._job.table).version)
+
+    def facts(self) -> Facts:
+        metrics = _last_commit(self._session, self.relation).operationMetrics
+        return {"rows_changed": int(metrics["numTargetRowsUpdated"]), "statements": 1, "commits": 1}
+
+    def problem(self) -> str:
+        return ""
+
+
+def _last_commit(session: Any, table: str) -> Any:
+    return session.sql(f"DESCRIBE HISTORY {table} LIMIT 1").collect()[0]
+
+
+Maker = Callable[[Connection, Workload, str], Method]
+
+
+def _maintained(strategy: str) -> Maker:
+    return lambda vk, workload, view: Maintained(vk, view, workload.views[view], strategy)
+
+
+METHODS: Mapping[str, Mapping[str, Maker]] = {
+    "duckdb": {
+        "id": _maintained("id"),
+        "tuple": _maintained("tuple"),
+        "recompute": lambda vk, workload, view: DuckDBRecompute(vk, view, workload.views[view]),
+    },
+    "spark": {
+        "id": _maintained("id"),
+        "tuple": _maintained("tuple"),
+        "recompute": lambda vk, workload, view: SparkRecompute(vk, view, workload.views[view]),
+        "merge": lambda vk, workload, view: SparkMerge(vk, view, workload.views[view], workload.merges[view]),
+    },
+}
+
+
+def chosen(what: str, known: Sequence[str], asked: Sequence[str] | None) -> list[str]:
+    """What was asked for, each once, or all there are."""
+    for name in asked or ():
+        if name not in known:
+            raise Unsupported(f"there is no {what} {name} here", hint=f"there are: {', '.join(known)}")
+    return list(dict.fromkeys(asked)) if asked else list(known)
