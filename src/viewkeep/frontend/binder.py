@@ -66,6 +66,14 @@ class Relation:
 
     node: Node
     fields: tuple[Field, ...]
+    first: tuple[str, ...] = ()  # plan columns that SELECT * shows before all others
+
+    def starred(self) -> list[Field]:
+        """What SELECT * shows: columns shared by USING or NATURAL come first, and once."""
+        own = [f for f in self.fields if not f.merged]
+        return [f for name in self.first for f in own if f.column.name == name] + [
+            f for f in own if f.column.name not in self.first
+        ]
 
 
 @dataclass(frozen=True)
@@ -237,7 +245,7 @@ class _Binder:
         return self._qualified(relation, tree.alias)
 
     def _qualified(self, relation: Relation, qualifier: str) -> Relation:
-        fields = (replace(f, qualifier=qualifier) for f in relation.fields if not f.merged)
+        fields = (replace(f, qualifier=qualifier) for f in relation.starred())
         return Relation(relation.node, tuple(fields))
 
     def _scan(self, tree: exp.Table, name: str) -> Relation:
@@ -275,7 +283,8 @@ class _Binder:
                 AmbiguousColumn, join.this, f"{twice.qualifier} stands twice in FROM",
                 "give each an alias: FROM t AS a JOIN t AS b",
             )  # fmt: skip
-        both = Relation(Join(left.node, right.node, None), left.fields + right.fields)
+        first = left.first + right.first
+        both = Relation(Join(left.node, right.node, None), left.fields + right.fields, first)
         if method == "NATURAL":
             names = [f.name for f in left.fields if not f.merged]
             shared = {f.name.lower() for f in right.fields if not f.merged}
@@ -286,13 +295,13 @@ class _Binder:
             scope = _Scope(self, both)
             self._no_aggregate(on, "ON")
             condition = scope.typing.condition(scope.resolve(on), "ON")
-            return Relation(Join(left.node, right.node, condition), both.fields)
+            return Relation(Join(left.node, right.node, condition), both.fields, first)
         return both
 
     def _using(
         self, both: Relation, left: Relation, right: Relation, names: list[str], join: exp.Join
     ) -> Relation:
-        terms = []
+        terms, firsts = [], []
         merged: set[str] = set()
         for name in dict.fromkeys(n.lower() for n in names):
             a = _Scope(self, left).find(None, name, join)
@@ -305,13 +314,11 @@ class _Binder:
                 )  # fmt: skip
             terms.append(exp.EQ(this=column(a.column.name), expression=column(b.column.name)))
             merged.add(b.column.name)
+            firsts.append(a.column.name)
         fields = [replace(f, merged=f.merged or f.column.name in merged) for f in both.fields]
-        # SELECT * shows the shared columns first, once
-        shared = {n.lower() for n in names}
-        first = [f for f in fields if f.name.lower() in shared and not f.merged]
-        ordered = first + [f for f in fields if f not in first]
         node = Join(left.node, right.node, conjunction(terms))
-        return Relation(node, tuple(ordered))
+        shared = tuple(dict.fromkeys((*firsts, *both.first)))
+        return Relation(node, tuple(fields), shared)
 
     # --- SELECT list ---
 
@@ -337,11 +344,9 @@ class _Binder:
 
     def _star(self, entry: Expr, relation: Relation, tree: exp.Select) -> list[tuple[Expr, str]]:
         qualifier = entry.table if isinstance(entry, exp.Column) else ""
-        fields = [
-            f
-            for f in relation.fields
-            if (f.qualifier.lower() == qualifier.lower() if qualifier else not f.merged)
-        ]
+        fields = relation.starred()
+        if qualifier:
+            fields = [f for f in relation.fields if f.qualifier.lower() == qualifier.lower()]
         if not fields:
             raise self.fail(UnknownTable, entry, f"nothing in FROM is called {qualifier}", "check the alias")
         for alias, columns in self.refused.items():
@@ -539,9 +544,9 @@ class _Grouping:
 
     def _rewrite(self, node: Expr) -> Expr:
         if node in self._keys:
-            key = column(self._keys[node].name)
-            key.meta.update(node.meta)
-            return key
+            grouped = column(self._keys[node].name)
+            grouped.meta.update(node.meta)
+            return grouped
         if isinstance(node, _AGGREGATES):
             return self._finished(node)
         made = node.copy()

@@ -245,6 +245,8 @@ class DuckDBEngine:
                 text.splitlines()[0], hint="a key names one row: update that row, or use another key"
             )
         first, _, rest = text.partition("\n")
+        if isinstance(problem, duckdb.CatalogException) and "does not exist" in first:
+            return UnknownTable(first, hint="create it first, or check the spelling")
         return EngineError(first, hint=rest.strip() or "correct the statement and run it again")
 
     # --- views ---
@@ -345,12 +347,7 @@ class DuckDBEngine:
         for table in view.tables:
             if after == upto or not self._store.pending(table.name, after):
                 continue
-            events = (
-                exp.select("*")
-                .from_(log_table(table.name))
-                .where(exp.GT(this=_bare(SEQ), expression=exp.Literal.number(after)))
-            )
-            self._temporary(names.net(table.name), net_changes(table, events))
+            self._temporary(names.net(table.name), net_changes(table, _events(table.name, after)))
             row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
             found = {label: int(n) for label, n in zip(labels(table), row, strict=True) if n}
             present[table.name], counts[table.name] = kinds_present(found)
@@ -419,9 +416,15 @@ class DuckDBEngine:
         entry = next(e for e in self._store.entries() if e.view.name == view.name)
         count = exp.select(exp.Count(this=exp.Star())).from_(base_table(view.name))
         rows = int(self._con.execute(to_sql(count)).fetchone()[0])
-        pending = sum(self._store.pending(x.name, entry.watermark) for x in view.tables)
+        pending = sum(self._waiting(table, entry.watermark) for table in view.tables)
         versions = {table.name: entry.watermark for table in view.tables}
         return Standing(rows, pending, entry.refreshed, versions)
+
+    def _waiting(self, table: Table, after: int) -> int:
+        """How many rows of a table changed past a watermark, each counted once."""
+        net = exp.Subquery(this=net_changes(table, _events(table.name, after)), alias="net")
+        count = exp.select(exp.Count(this=exp.Star())).from_(net)
+        return int(self._con.execute(to_sql(count)).fetchone()[0])
 
     def sql(self, tree: exp.Expr, pretty: bool = False) -> str:
         return to_sql(tree, pretty)
@@ -435,6 +438,11 @@ class DuckDBEngine:
             for c in made.changes
         ]
         return steps
+
+
+def _events(table: str, after: int) -> exp.Select:
+    past = exp.GT(this=_bare(SEQ), expression=exp.Literal.number(after))
+    return exp.select("*").from_(log_table(table)).where(past)
 
 
 class _Step:

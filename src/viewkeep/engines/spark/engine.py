@@ -710,11 +710,18 @@ class SparkEngine:
         for table in view.tables:
             if self._session.catalog.tableExists(table.name):
                 with suppress(AnalysisException):
-                    pending += read_feed(self._session, table.name, state.watermark[table.name]).count()
+                    pending += self._waiting(table, state.watermark[table.name])
             else:
                 raise BaseTableChanged(f"table {table.name} does not exist any more", hint="create it again")
         rows = self._session.table(f"{delta.DATABASE}.{delta.storage_name(view.name, 'rows')}").count()
         return Standing(rows, pending, state.refreshed, state.watermark)
+
+    def _waiting(self, table: Table, after: int) -> int:
+        """How many rows of a table changed past a version, each counted once."""
+        read_feed(self._session, table.name, after).createOrReplaceTempView(_temporary("feed"))
+        with delta.settings(self._session, _SMALL_JOBS):
+            net = self._sql(net_of_feed(table, _temporary("feed")))
+            return int(net.where(f"`{NET_KIND}` <> 'none'").count())
 
     def sql(self, tree: exp.Expr, pretty: bool = False) -> str:
         return to_sql(tree, pretty)

@@ -1,0 +1,42 @@
+"""One Spark session for the whole run; each test that uses it gets databases of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import viewkeep
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A user's own Spark session with Delta Lake."""
+    from viewkeep.engines.spark.local import local_builder
+
+    warehouse: Path = tmp_path_factory.mktemp("warehouse")
+    session = (
+        local_builder(warehouse)
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "4g")
+        .config("spark.sql.artifact.isolation.enabled", "false")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def spark_engine(spark: Any) -> Iterator[viewkeep.Connection]:
+    """viewkeep on that session, with no tables in it before and none after."""
+    connection = viewkeep.connect(spark)
+    yield connection
+    for view in connection.engine.views():
+        connection.drop(view.name)
+    for table in spark.catalog.listTables():
+        kind = "VIEW" if table.tableType == "VIEW" else "TABLE"
+        if not table.isTemporary:
+            spark.sql(f"DROP {kind} IF EXISTS `{table.name}`")
+    connection.close()
