@@ -25,7 +25,7 @@ demo: setup ## the main job on local Spark
 	$(BIN)/viewkeep demo
 
 test: setup ## all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(INSTALLED) ## lint, format and types
 	$(BIN)/ruff check .

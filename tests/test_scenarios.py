@@ -15,7 +15,7 @@ from .scenarios import BATCHES, START, TABLES, VIEWS
 
 def check_all(vk: viewkeep.Connection, ask: Callable[[str], Any], when: str) -> None:
     for name, query in VIEWS.items():
-        expected, found = bag(ask(query)), bag(ask(f"SELECT * FROM {name}"))
+        expected, found = bag(ask(query)), bag(ask(f"SELECT * FROM v_{name}"))
         assert found == expected, f"{name} differs {when}: {query}"
 
 
@@ -28,7 +28,7 @@ def play(
     for statement in (*TABLES, *START):
         vk.sql(statement)
     for name, query in VIEWS.items():
-        vk.sql(f"CREATE MATERIALIZED VIEW {name} WITH (strategy = '{strategy}') AS {query}")
+        vk.sql(f"CREATE MATERIALIZED VIEW v_{name} WITH (strategy = '{strategy}') AS {query}")
     check_all(vk, ask, "at creation")
     for number, batch in enumerate(BATCHES, start=1):
         for statement in batch:
@@ -46,6 +46,7 @@ def test_scenarios_on_duckdb(strategy: str) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_scenarios_on_spark(spark_engine: viewkeep.Connection, spark: Any) -> None:
     """Changes are made by plain Spark SQL in the user's own session, not through viewkeep."""
     play(

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.printing import line, tree
-from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View
+from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View, same_table
 from viewkeep.engines.contract import Engine
 from viewkeep.errors import (
     AlreadyExists,
@@ -88,6 +88,9 @@ class Connection:
 
     def _plain(self, statement: Plain) -> Result:
         node, text = statement.tree, statement.text
+        if isinstance(node, exp.TruncateTable):  # a DELETE of every row, and logged as one
+            node = exp.Delete(this=node.expressions[0])
+            text = node.sql("spark")
         if isinstance(node, exp.Create) and (node.kind or "").upper() == "TABLE":
             return self._create_table(node, text)
         if isinstance(node, _DML):
@@ -104,6 +107,7 @@ class Connection:
     def _refuse_view_as_target(self, node: exp.Expr, text: str) -> None:
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         name = ".".join(part.name for part in target.parts) if isinstance(target, exp.Table) else ""
+        name = self.engine.qualify(name)
         if any(view.name.lower() == name.lower() for view in self.engine.views()):
             raise Unsupported(
                 f"{name} is a materialized view, which nobody writes to",
@@ -161,7 +165,7 @@ class Connection:
         return Table(name, tuple(columns), tuple(by_lower[k.lower()] for k in key), tuple(foreign))
 
     def _drop_table(self, node: exp.Drop) -> Result:
-        name = ".".join(part.name for part in node.args["tables"][0].parts)
+        name = self.engine.qualify(".".join(part.name for part in node.args["tables"][0].parts))
         readers = [
             view.name
             for view in self.engine.views()
@@ -176,7 +180,7 @@ class Connection:
         return Result("drop", message=f"dropped table {name}")
 
     def _declare_key(self, node: exp.Alter, key: tuple[str, ...]) -> Result:
-        name = ".".join(part.name for part in node.this.parts)
+        name = self.engine.qualify(".".join(part.name for part in node.this.parts))
         table = self.engine.find_table(name)
         if table is None:
             raise UnknownTable(f"there is no table {name}", hint="check the spelling")
@@ -216,7 +220,8 @@ class Connection:
         used: dict[str, Table] = {}
         views = {view.name.lower() for view in self.engine.views()}
 
-        def find(name: str) -> Table | None:
+        def find(given: str) -> Table | None:
+            name = self.engine.qualify(given)
             if name.lower() in views:
                 raise Unsupported(
                     f"{name} is a materialized view; views over views are not supported yet",
@@ -232,7 +237,8 @@ class Connection:
         strategy = statement.options.get("strategy", "id")
         compiled = compile_view(bound, used, strategy)
         tables = tuple(_only_used(table, compiled) for table in used.values())
-        view = View(statement.name, statement.query, statement.options, tables)
+        name = self.engine.qualify(statement.name)
+        view = View(name, statement.query, statement.options, tables)
         self._compiled[view.name, view.to_json()] = compiled
         return view, compiled
 
@@ -240,15 +246,14 @@ class Connection:
         """A stored view's definition, compiled against the tables as they were when it was made."""
         key = (view.name, view.to_json())
         if key not in self._compiled:
-            tables = {table.name.lower(): table for table in view.tables}
-            bound = bind(parse_sql(view.sql), lambda n: tables.get(n.lower()), view.sql)
-            self._compiled[key] = compile_view(
-                bound, {table.name: table for table in view.tables}, view.strategy
-            )
+            tables = {table.name: table for table in view.tables}
+            bound = bind(parse_sql(view.sql), lambda n: tables.get(same_table(n, tables) or ""), view.sql)
+            self._compiled[key] = compile_view(bound, tables, view.strategy)
         return self._compiled[key]
 
     def _find(self, name: str) -> View | None:
-        return next((v for v in self.engine.views() if v.name.lower() == name.lower()), None)
+        full = self.engine.qualify(name).lower()
+        return next((v for v in self.engine.views() if v.name.lower() in (full, name.lower())), None)
 
     def _view(self, name: str) -> View:
         view = self._find(name)

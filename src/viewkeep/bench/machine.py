@@ -40,7 +40,7 @@ def settings(vk: Connection) -> dict[str, str]:
     """The settings of the engine that decide how quick it is."""
     if vk.engine.name == "spark":
         session = vk.engine._user  # type: ignore[attr-defined]
-        return {name: str(session.conf.get(name, "")) for name in _SPARK_SETTINGS}
+        return {name: str(session.conf.get(name, None)) for name in _SPARK_SETTINGS}
     con = vk.engine._con  # type: ignore[attr-defined]
     return {
         name: str(con.execute("SELECT current_setting(?)", [name]).fetchone()[0]) for name in _DUCKDB_SETTINGS

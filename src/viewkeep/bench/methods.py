@@ -78,9 +78,12 @@ class DuckDBRecompute:
         self._rows = 0
 
     def create(self) -> None:
-        self.refresh()
+        self._write()
 
     def refresh(self) -> None:
+        self._write()
+
+    def _write(self) -> None:
         made = self._con.execute(f"CREATE OR REPLACE TABLE {self.relation} AS {self._query}")
         self._rows = int(made.fetchone()[0])
 
@@ -100,9 +103,12 @@ class SparkRecompute:
         self.view, self.name, self.relation = view, "recompute", f"{view}_recompute"
 
     def create(self) -> None:
-        self.refresh()
+        self._write()
 
     def refresh(self) -> None:
+        self._write()
+
+    def _write(self) -> None:
         rows = self._session.sql(self._query)
         rows.write.format("delta").mode("overwrite").saveAsTable(self.relation)
 

@@ -47,12 +47,12 @@ def run(
     diffs = list(dict.fromkeys(min(diff, workload.largest_diff(scale)) for diff in diffs))
     about = machine()
     with _opened(engine, at, output) as vk:
+        about["settings"] = settings(vk)
         _load(vk, workload, scale, output)
         made = [METHODS[engine][method](vk, workload, view) for view in views for method in methods]
         bench = _Bench(name, vk, workload, scale, made, json, output)
         bench.create()
         wrong = sum(bench.measure(diff, repeat) for diff in diffs)
-        about["settings"] = settings(vk)
     title = f"{name} on {engine}, {workload.rows(scale):,} rows"
     report.show(output, title, bench.measurements)
     if wrong:

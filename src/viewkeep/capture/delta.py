@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
@@ -42,11 +43,15 @@ def summary_of(table: Table, net: Any) -> tuple[dict[str, int], int]:
     kinds = net.column(NET_KIND)
     found = {kind: _count(pc.equal(kinds, kind)) for kind in KINDS}
     updates = net.filter(pc.equal(kinds, "update"))
+    moved = pa.array([False] * updates.num_rows, pa.bool_())
     for name in non_keys(table):
         new, old = updates.column(name), updates.column(pre_name(name))
         differ = pc.fill_null(pc.not_equal(new, old), False)
         one_null = pc.not_equal(pc.is_null(new), pc.is_null(old))
-        found[f"update:{name}"] = _count(pc.or_(differ, one_null))
+        changed = pc.or_(differ, one_null)
+        found[f"update:{name}"] = _count(changed)
+        moved = pc.or_(moved, changed)
+    found["update"] = _count(moved)  # not rows in which only columns changed that the view does not use
     return {kind: n for kind, n in found.items() if n}, int(pc.max(net.column(LAST)).as_py())
 
 

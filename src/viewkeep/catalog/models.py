@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -99,6 +99,14 @@ class View:
             return View(doc["name"], doc["sql"], doc["options"], tables)
         except (KeyError, TypeError) as problem:
             raise _corrupt("view", str(problem)) from problem
+
+
+def same_table(name: str, known: Iterable[str]) -> str | None:
+    """Which known table a name in a view's text means: views store the names that they were resolved to,
+    and `parts` may have become `sales.parts`."""
+    lower = name.lower()
+    exact = next((k for k in known if k.lower() == lower), None)
+    return exact or next((k for k in known if k.lower().endswith(f".{lower}")), None)
 
 
 def _load(text: str, what: str) -> dict[str, Any]:

@@ -32,6 +32,9 @@ class Engine(Protocol):
     name: str
     dialect: str
 
+    def qualify(self, name: str) -> str:
+        """A user's name for a table or view, as it can be told apart later, whatever is current then."""
+
     def find_table(self, name: str) -> Table | None:
         """A base table as it is now."""
 

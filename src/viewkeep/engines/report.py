@@ -21,7 +21,7 @@ RELATIVE, ABSOLUTE = 1e-9, 1e-9
 SHOWN_ROWS = 20
 
 
-def check_tables(view: View, find_table: Callable[[str], Table | None], full: bool) -> None:
+def check_tables(view: View, find_table: Callable[[str], Table | None]) -> None:
     """The base tables must still be what the view was made over."""
     for table in view.tables:
         now = find_table(table.name)

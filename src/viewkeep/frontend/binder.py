@@ -24,13 +24,14 @@ from viewkeep.catalog.models import Table
 from viewkeep.errors import (
     AmbiguousColumn,
     NoKey,
+    Place,
     TypeMismatch,
     UnknownColumn,
     UnknownTable,
     Unsupported,
     ViewkeepError,
 )
-from viewkeep.frontend.statements import place_of
+from viewkeep.frontend.statements import place_at, place_of, tokenize
 from viewkeep.frontend.typing import Typed, Typing, decimal_quotient
 
 _LATER = {
@@ -106,6 +107,17 @@ class _Binder:
             at = at.parent
         return kind(message, hint=hint, place=place)
 
+    def _keyword(self, word: str, before: Place | None) -> Place | None:
+        """Where a clause's keyword stands: sqlglot keeps places of names alone."""
+        found = before
+        for token in tokenize(self._text):
+            place = place_at(self._text, token.start)
+            if before is not None and (place.line, place.column) > (before.line, before.column):
+                break
+            if token.text.upper().split()[:1] == [word]:
+                found = place
+        return found
+
     def _fresh(self, wanted: str) -> str:
         """A plan column name that is not taken yet; case does not tell names apart."""
         wanted = "".join(c if c.isalnum() or c == "_" else "_" for c in wanted).strip("_") or "c"
@@ -156,7 +168,9 @@ class _Binder:
             part = tree.args.get(key)
             if part:
                 node = part[0] if isinstance(part, list) else part
-                raise self.fail(Unsupported, node, f"{what} is not supported yet", instead)
+                problem = self.fail(Unsupported, node, f"{what} is not supported yet", instead)
+                problem.place = self._keyword(what.split()[-1 if key == "distinct" else 0], problem.place)
+                raise problem
         known = {"with_", "expressions", "from_", "joins", "where", "group", "having", *_LATER}
         for key, part in tree.args.items():
             if part and key not in known:
@@ -487,7 +501,7 @@ class _Scope:
                 field = self.find(node.table or None, node.name, node)
                 made = column(field.column.name)
                 made.meta.update(node.this.meta)
-                made.this.meta.update(node.this.meta)
+                made.meta["written"] = node
                 return made
             return node
 

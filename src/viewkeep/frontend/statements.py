@@ -140,6 +140,8 @@ def parse_sql(text: str, *, start: int = 0, whole: str | None = None) -> exp.Exp
             offset -= max(len(first.get("highlight") or "") - 1, 0)
             place = place_at(whole if whole is not None else text, start + max(offset, 0))
         what = first.get("description", str(problem)).rstrip(".")
+        if "<" in what:  # names of sqlglot's own classes and tokens say nothing to a user
+            what = "something is missing or out of place here"
         near = f" near {first['highlight']!r}" if first.get("highlight") else ""
         raise SyntaxProblem(
             f"the SQL cannot be parsed{near}: {what}",

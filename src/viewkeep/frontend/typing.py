@@ -30,6 +30,15 @@ SUBQUERIES = (exp.Subquery, exp.Exists, exp.Select, exp.Any, exp.All)
 QUOTIENT = "viewkeep_decimal_quotient"
 
 
+def said(node: Expr) -> str:
+    """An expression as the user wrote it: plan columns under the names that they were called by."""
+
+    def unbind(part: Expr) -> Expr:
+        return part.meta["written"].copy() if "written" in part.meta else part
+
+    return node.transform(unbind).sql("spark")
+
+
 def decimal_quotient(
     numerator: Expr, numerator_type: Type, denominator: Expr, denominator_type: Type, result: Type
 ) -> Expr:
@@ -94,7 +103,7 @@ class Typing:
         if isinstance(node, NON_DETERMINISTIC):
             return self._fail(
                 Unsupported, node,
-                f"{node.sql('spark')} gives another value each time, so no stored view can equal it",
+                f"{said(node)} gives another value each time, so no stored view can equal it",
                 "store the value in a column when the row is written",
             )  # fmt: skip
         if isinstance(node, SUBQUERIES):
@@ -109,11 +118,11 @@ class Typing:
             )  # fmt: skip
         if isinstance(node, exp.AggFunc):
             return self._fail(
-                Unsupported, node, f"the aggregate {node.sql('spark')} cannot be used here",
+                Unsupported, node, f"the aggregate {said(node)} cannot be used here",
                 "SUM, COUNT and AVG are supported, in a SELECT list or HAVING",
             )  # fmt: skip
         return self._fail(
-            Unsupported, node, f"{node.sql('spark')} is not supported in a view",
+            Unsupported, node, f"{said(node)} is not supported in a view",
             "see docs/reference/sql.md for the functions and operators that are",
         )  # fmt: skip
 
@@ -224,7 +233,7 @@ class Typing:
         if result is None:
             raise self._fail(
                 TypeMismatch, node,
-                f"{node.sql('spark')} combines {left.type} with {right.type}",
+                f"{said(node)} combines {left.type} with {right.type}",
                 "use CAST(... AS type) to make both numbers",
             )  # fmt: skip
         made = type(node)(this=left.expression, expression=right.expression)
@@ -357,8 +366,8 @@ class Typing:
         if typed.type not in (wanted, t.NULL):
             raise self._fail(
                 TypeMismatch, node,
-                f"{node.sql('spark')} is {typed.type} where {wanted} is needed",
-                f"use CAST({node.sql('spark')} AS {wanted})",
+                f"{said(node)} is {typed.type} where {wanted} is needed",
+                f"use CAST({said(node)} AS {wanted})",
             )  # fmt: skip
 
     def _aligned(self, whole: Expr, parts: list[Expr]) -> list[Typed]:
@@ -375,7 +384,7 @@ class Typing:
         if self._common_or_none(typed) is None:
             kinds = ", ".join(str(k) for k in dict.fromkeys(p.type for p in typed))
             raise self._fail(
-                TypeMismatch, whole, f"{whole.sql('spark')} mixes {kinds}",
+                TypeMismatch, whole, f"{said(whole)} mixes {kinds}",
                 "use CAST to bring all to one type",
             )  # fmt: skip
         return typed

@@ -122,6 +122,9 @@ class DuckDBEngine:
 
     # --- base tables ---
 
+    def qualify(self, name: str) -> str:
+        return name
+
     def find_table(self, name: str) -> Table | None:
         try:
             rows = self._con.execute('SELECT name, type, "notnull", pk FROM pragma_table_info(?)', [name])
@@ -194,24 +197,23 @@ class DuckDBEngine:
         table = self.find_table(name)
         if table is None:
             raise UnknownTable(f"there is no table {name}", hint="create it first; views are read-only")
-        tracked = self._tracked(table.name)
         with self._transaction():
             try:
-                if tracked is None:
-                    count = int(self._con.execute(to_sql(tree)).fetchone()[0])
+                if self._is_tracked(table.name):
+                    count = run_captured(self._con, tree, table, self._store.next_seq())
                 else:
-                    count = run_captured(self._con, tree, tracked, self._store.next_seq())
+                    count = int(self._con.execute(to_sql(tree)).fetchone()[0])
             except duckdb.Error as problem:
                 raise self._translated(problem) from problem
         return Result("dml", message=f"{count} rows", detail=count)
 
-    def _tracked(self, name: str) -> Table | None:
-        """The table as it was when a view first read it, if one does."""
-        for entry in self._store.entries():
-            for table in entry.view.tables:
-                if table.name.lower() == name.lower():
-                    return table
-        return None
+    def _is_tracked(self, name: str) -> bool:
+        """Whether a view reads the table, so that its changes are logged."""
+        return any(
+            table.name.lower() == name.lower()
+            for entry in self._store.entries()
+            for table in entry.view.tables
+        )
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         try:
@@ -225,7 +227,7 @@ class DuckDBEngine:
     def run_other(self, tree: exp.Expr, text: str) -> Result:
         if isinstance(tree, exp.Alter):
             name = ".".join(part.name for part in tree.this.parts)
-            if self._tracked(name) is not None:
+            if self._is_tracked(name):
                 raise DependentViews(
                     f"table {name} is read by a view", hint="drop the views that read it first"
                 )
@@ -263,7 +265,9 @@ class DuckDBEngine:
         with self._transaction():
             try:
                 for table in view.tables:
-                    self._store.start_log(table)
+                    whole = self.find_table(table.name)
+                    assert whole is not None  # the view was bound to it just now
+                    self._store.start_log(whole)  # all columns: the next view may use others
                 rows = self._fill(view, compiled, names, progress)
                 body = shown(compiled, names)
                 self._con.execute(
@@ -301,7 +305,7 @@ class DuckDBEngine:
                 self._con.execute(to_sql(exp.Drop(tables=[table], kind="TABLE", exists=True)))
             self._store.remove_view(view.name)
             for table_ in view.tables:
-                if self._tracked(table_.name) is None:
+                if not self._is_tracked(table_.name):
                     self._store.stop_log(table_.name)
 
     # --- refresh ---
@@ -313,7 +317,7 @@ class DuckDBEngine:
         self, views: Sequence[tuple[View, Compiled]], full: bool, progress: Progress
     ) -> list[Refresh]:
         for view, _ in views:
-            check_tables(view, self.find_table, full)
+            check_tables(view, self.find_table)
         with self._transaction():
             upto = self._store.last_seq()
             done = [self._refresh(view, compiled, full, upto, progress) for view, compiled in views]
@@ -396,7 +400,7 @@ class DuckDBEngine:
     # --- telling ---
 
     def verify(self, view: View, compiled: Compiled) -> Verification:
-        check_tables(view, self.find_table, full=False)
+        check_tables(view, self.find_table)
         names = DuckDBNames(view.name, view.tables)
         with self._transaction():
             after, upto = self._store.watermark(view.name), self._store.last_seq()

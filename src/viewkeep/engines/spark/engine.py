@@ -17,7 +17,7 @@ from sqlglot import exp
 from viewkeep.algebra import types as t
 from viewkeep.algebra.nodes import Node, Ref, Scan, Stored, passing
 from viewkeep.capture.delta import FEED, net_of_feed, read_feed, summary_of
-from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View
+from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View, same_table
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.initial import fill_queries, shown
 from viewkeep.engines.report import check_tables, kinds_present, refreshed, verification
@@ -48,6 +48,8 @@ from viewkeep.store import delta
 # Relations up to this size are brought to the driver and sent back as local data: Spark then knows their
 # size, broadcasts them, and does not compute them again for each statement that reads them.
 LOCAL_ROWS = 100_000
+_MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive",
+            "spark.sql.decimalOperations.allowPrecisionLoss")  # fmt: skip
 _SMALL_JOBS = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -62,6 +64,14 @@ class _Run:
     local: dict[str, Any] = field(default_factory=dict)
     persisted: list[Any] = field(default_factory=list)
     commits: int = 0
+
+
+@dataclass
+class _Together:
+    """Views that are refreshed together: up to which versions, and the net changes read so far."""
+
+    upto: Mapping[str, int]
+    nets: dict[tuple[str, int], Any] = field(default_factory=dict)
 
 
 class SparkNames:
@@ -114,10 +124,13 @@ class SparkEngine:
 
     def __init__(self, session: Any) -> None:
         self._user = session
-        self._session = session.newSession() if hasattr(session, "newSession") else session
+        self._session = _sister(session)
         self._lock = threading.RLock()
         self._states: dict[str, delta.State] = {}
+        self._seen: dict[str, tuple[Any, ...]] = {}
         self._views: list[View] | None = None
+        self._together = _Together({})
+        self._unique: set[tuple[str, str, int]] = set()
         self._check_delta()
         self._session.conf.set("spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled", "true")
 
@@ -138,6 +151,15 @@ class SparkEngine:
         return self._session.sql(to_sql(tree))
 
     # --- base tables ---
+
+    def qualify(self, name: str) -> str:
+        catalog = self._user.catalog.currentCatalog()
+        database = self._user.catalog.currentDatabase()
+        if name.count(".") == 1 and catalog != "spark_catalog":
+            return f"{catalog}.{name}"
+        if "." in name or (catalog, database) == ("spark_catalog", "default"):
+            return name.removeprefix("default.")
+        return f"{database}.{name}" if catalog == "spark_catalog" else f"{catalog}.{database}.{name}"
 
     def find_table(self, name: str) -> Table | None:
         if not self._session.catalog.tableExists(name):
@@ -320,9 +342,12 @@ class SparkEngine:
         self._session.sql(f"CREATE DATABASE IF NOT EXISTS {delta.DATABASE}")
         self._forget_remains(view, compiled)
         for table in view.tables:
-            progress(f"checking the key of {table.name}")
             self._start_feed(table)
-            self._check_unique(table)
+            checked = (table.name, ",".join(table.key), self._newest(table.name))
+            if checked not in self._unique:
+                progress(f"checking the key of {table.name}")
+                self._check_unique(table)
+                self._unique.add(checked)
         with self._lock:
             try:
                 rows = self._fill(view, compiled, progress, replacing=False)
@@ -372,14 +397,11 @@ class SparkEngine:
                 writer = writer.tableProperty(delta.VIEW_PROPERTY, view.to_json())
                 writer = writer.tableProperty(delta.SHOWN_PROPERTY, self._shown_sql(view, compiled))
             with delta.creating(self._session, state.metadata() if is_view else ""):
-                if replacing:
-                    writer.createOrReplace()
-                else:
-                    writer.create()
+                (writer.createOrReplace if replacing else writer.create)()
             if not is_view:
                 caches[target.name] = delta.last_version(self._session)
         version = delta.last_version(self._session)
-        self._states[view.name] = delta.State(watermark, ids, caches, version)
+        self._remember(view, delta.State(watermark, ids, caches, version))
         self.show(view, self._shown_sql(view, compiled))
         return int(self._session.table(f"{delta.DATABASE}.{delta.storage_name(view.name, 'rows')}").count())
 
@@ -412,7 +434,7 @@ class SparkEngine:
 
     def refresh(self, view: View, compiled: Compiled, full: bool, progress: Progress) -> Refresh:
         with self._lock:
-            check_tables(view, self.find_table, full)
+            check_tables(view, self.find_table)
             try:
                 return self._try_refresh(view, compiled, full, progress)
             except ConcurrentRefresh:
@@ -427,13 +449,11 @@ class SparkEngine:
         with self._lock:
             tables = dict.fromkeys(table.name for view, _ in views for table in view.tables)
             upto = {name: self._newest(name) for name in tables if self._session.catalog.tableExists(name)}
-            self._upto = upto
+            self._together = _Together(upto)
             try:
                 return [self.refresh(view, compiled, full, progress) for view, compiled in views]
             finally:
-                self._upto = {}
-
-    _upto: Mapping[str, int] = {}
+                self._together = _Together({})
 
     def _try_refresh(self, view: View, compiled: Compiled, full: bool, progress: Progress) -> Refresh:
         started = time.perf_counter()
@@ -458,23 +478,20 @@ class SparkEngine:
     def _incremental(
         self, view: View, compiled: Compiled, progress: Progress
     ) -> tuple[str, Any, dict[str, Any]]:
-        caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
-        state = self._states.get(view.name)
-        if state is None:
-            progress(f"reading where {view.name} stands")
-            state = delta.load_state(self._session, view.name, caches)
+        progress(f"reading where {view.name} stands")
+        state = self._state(view, compiled)
         self._check_identity(view, state)
         run = _Run(view, state, dict(state.watermark))
         try:
             present, counts = self._net(run, progress)
             if not any(present.values()) and run.watermark == dict(state.watermark):
-                self._states[view.name] = state
                 return "none", "no base table changed", {"commits": 0}
             script = compiled.script(present)
             names = SparkNames(
                 view.name, state.watermark, run.watermark, {**state.caches, "rows": state.rows}
             )
-            with delta.settings(self._session, _SMALL_JOBS):
+            small = len(run.local) == len(run.sizes)
+            with delta.settings(self._session, _SMALL_JOBS if small else {}):
                 changed, diff_rows = self._run(run, compiled, script, names, progress)
         finally:
             for frame in run.persisted:
@@ -505,63 +522,80 @@ class SparkEngine:
         counts: dict[str, dict[str, int]] = {}
         for table in run.view.tables:
             after = run.state.watermark[table.name]
-            upto = self._upto.get(table.name)
+            upto = self._together.upto.get(table.name)
             if upto is not None and upto <= after:
                 continue
-            progress(f"reading changes of {table.name}")
+            name = _temporary(f"net_{table.name}")
             try:
-                feed = read_feed(self._session, table.name, after)
-                if upto is not None:
-                    feed = feed.where(f"_commit_version <= {upto:d}")
-                feed.createOrReplaceTempView(_temporary("feed"))
-                name = _temporary(f"net_{table.name}")
-                with delta.settings(self._session, _SMALL_JOBS):
-                    rows = self._materialize(run, name, self._sql(net_of_feed(table, _temporary("feed"))))
+                rows = self._read_net(run, table, name, after, upto, progress)
             except PySparkException as problem:
                 raise BaseTableChanged(
                     f"the change feed of {table.name} past version {after} cannot be read: "
                     f"{_first_line(problem)}",
                     hint=f"REFRESH MATERIALIZED VIEW {run.view.name} FULL starts from the table as it is",
                 ) from problem
-            if not rows:
-                continue
-            self._tell(run, table, name, present, counts)
+            if rows:
+                found = self._summary(run, table, name)
+                present[table.name], counts[table.name] = kinds_present(found)
         return present, counts
 
-    def _tell(
-        self,
-        run: _Run,
-        table: Table,
-        name: str,
-        present: dict[str, frozenset[str]],
-        counts: dict[str, dict[str, int]],
-    ) -> None:
+    def _read_net(
+        self, run: _Run, table: Table, name: str, after: int, upto: int | None, progress: Progress
+    ) -> int:
+        """The net changes of one table, registered; views refreshed together read a feed once."""
+        shared = self._together.nets.get((table.name, after))
+        if shared is not None:
+            self._register(run, name, shared)
+            return int(shared.num_rows)
+        progress(f"reading changes of {table.name}")
+        feed = read_feed(self._session, table.name, after)
+        if upto is not None:
+            feed = feed.where(f"_commit_version <= {upto:d}")
+        feed.createOrReplaceTempView(_temporary("feed"))
+        # for several views all columns are read, since each may use others
+        read = table if upto is None else self.find_table(table.name) or table
+        with delta.settings(self._session, _SMALL_JOBS):
+            rows = self._materialize(run, name, self._sql(net_of_feed(read, _temporary("feed"))))
+        if rows:
+            self._check_inserted(run, table, name)
+        if upto is not None and name in run.local:
+            self._together.nets[table.name, after] = run.local[name]
+        return rows
+
+    def _summary(self, run: _Run, table: Table, name: str) -> dict[str, int]:
+        """What the net changes hold of the columns that the view uses; moves the watermark of the run."""
         if name in run.local:
             found, run.watermark[table.name] = summary_of(table, run.local[name])
-        else:
-            query = summary(table, exp.table_(name, quoted=True))
-            newest = exp.alias_(exp.Max(this=_bare(LAST)), LAST, quoted=True)
-            row = tuple(self._sql(query.select(newest)).collect()[0])
-            found = {label: int(n) for label, n in zip(labels(table), row[:-1], strict=True) if n}
-            run.watermark[table.name] = int(row[-1])
+            return found
+        query = summary(table, exp.table_(name, quoted=True))
+        newest = exp.alias_(exp.Max(this=_bare(LAST)), LAST, quoted=True)
+        row = tuple(self._sql(query.select(newest)).collect()[0])
+        run.watermark[table.name] = int(row[-1])
+        return {label: int(n) for label, n in zip(labels(table), row[:-1], strict=True) if n}
+
+    def _check_inserted(self, run: _Run, table: Table, name: str) -> None:
+        """Delta does not enforce keys: what a batch inserts must not share one."""
+        found = self._summary(run, table, name)
         if found.get("duplicate"):
             self._check_unique(table, run.watermark[table.name])
         if found.get("insert"):
             self._check_unique(table, run.watermark[table.name], among=name)
-        present[table.name], counts[table.name] = kinds_present(found)
 
     def _materialize(self, run: _Run, name: str, frame: Any) -> int:
         """Computes a relation once and registers it; its number of rows."""
         small = frame.limit(LOCAL_ROWS + 1).toArrow()
         if small.num_rows <= LOCAL_ROWS:
-            self._session.createDataFrame(small, schema=frame.schema).createOrReplaceTempView(name)
-            run.sizes[name], run.local[name] = small.num_rows, small
+            self._register(run, name, small)
         else:
             kept = frame.persist()
             run.persisted.append(kept)
             kept.createOrReplaceTempView(name)
             run.sizes[name] = kept.count()
         return run.sizes[name]
+
+    def _register(self, run: _Run, name: str, rows: Any) -> None:
+        self._session.createDataFrame(rows).createOrReplaceTempView(name)
+        run.sizes[name], run.local[name] = rows.num_rows, rows
 
     def _run(
         self, run: _Run, compiled: Compiled, script: Script, names: SparkNames, progress: Progress
@@ -604,7 +638,7 @@ class SparkEngine:
         if statement is None:
             statement = _nothing(delta.storage(run.view.name, "rows"))
         answer, version = self._commit(run, "rows", run.state.rows, state.metadata(), statement)
-        self._states[run.view.name] = replace(state, rows=version)
+        self._remember(run.view, replace(state, rows=version))
         progress(f"committed rows of {run.view.name}")
         return int(answer[0][0]) if answer and len(answer[0]) else 0
 
@@ -686,15 +720,31 @@ class SparkEngine:
     # --- telling ---
 
     def _state(self, view: View, compiled: Compiled) -> delta.State:
+        """Where a view stands: as this session left it, unless others have touched its tables since."""
+        known = self._states.get(view.name)
+        if known is not None and self._marks(view, known) == self._seen.get(view.name):
+            return known
         caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
-        if view.name not in self._states:
-            self._states[view.name] = delta.load_state(self._session, view.name, caches)
-        return self._states[view.name]
+        return self._remember(view, delta.load_state(self._session, view.name, caches))
+
+    def _remember(self, view: View, state: delta.State) -> delta.State:
+        self._states[view.name] = state
+        self._seen[view.name] = self._marks(view, state)
+        return state
+
+    def _marks(self, view: View, state: delta.State) -> tuple[Any, ...]:
+        """What shows that a view's tables are the same and were not committed to: cheap to ask."""
+        marks = []
+        for target in ("rows", *sorted(state.caches)):
+            table = f"{delta.DATABASE}.{delta.storage_name(view.name, target)}"
+            detail = self._detail(table)
+            marks.append((detail.id, detail.lastModified))
+        return tuple(marks)
 
     def verify(self, view: View, compiled: Compiled) -> Verification:
         """Recomputes the user's own text by Spark alone, over the versions that the view shows."""
         with self._lock:
-            check_tables(view, self.find_table, full=False)
+            check_tables(view, self.find_table)
             state = self._state(view, compiled)
             self._check_identity(view, state)
             query = pinned(parse_sql(view.sql), state.watermark)
@@ -749,18 +799,31 @@ class SparkEngine:
 
 def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
     """The user's query with each base table as of a version. CTE names are not tables."""
-    by_lower = {name.lower(): version for name, version in versions.items()}
 
     def pin(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Table):
-            name = ".".join(part.name for part in node.parts).lower()
-            if name in by_lower:
-                return delta.at_version(node, by_lower[name])
+            name = same_table(".".join(part.name for part in node.parts), versions)
+            if name is not None:
+                made = versioned(name, versions[name])
+                made.set("alias", node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name)))
+                return made
         return node
 
     made = query.copy().transform(pin)
     assert isinstance(made, exp.Query)
     return made
+
+
+def _sister(session: Any) -> Any:
+    """A session beside the user's, with the settings of the user's that give queries their meaning."""
+    for way in ("newSession", "cloneSession"):  # the second is what Spark Connect has
+        if hasattr(session, way):
+            sister = getattr(session, way)()
+            for key in _MEANING:
+                if (value := session.conf.get(key, None)) is not None:
+                    sister.conf.set(key, value)
+            return sister
+    return session
 
 
 def _nothing(rows: exp.Table) -> exp.Expr:

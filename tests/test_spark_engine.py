@@ -1,0 +1,244 @@
+"""What only the Spark engine has: crashes between commits, two refreshes at once, tables that others change."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import viewkeep
+from viewkeep.errors import (
+    BaseTableChanged,
+    CorruptCatalog,
+    DuplicateKey,
+    NoKey,
+    Unsupported,
+    ViewkeepError,
+)
+
+from .oracle.harness import bag
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+COST = "SELECT did, SUM(price) AS cost, COUNT(*) AS n FROM parts NATURAL JOIN devices_parts GROUP BY did"
+SPJ = "SELECT did, pid, price FROM parts NATURAL JOIN devices_parts"
+
+
+class Crash(Exception):
+    """What a test throws into a refresh."""
+
+
+@pytest.fixture
+def vk(spark_engine: viewkeep.Connection) -> viewkeep.Connection:
+    spark_engine.sql("CREATE TABLE parts (pid STRING, price DECIMAL(10,2), PRIMARY KEY (pid))")
+    spark_engine.sql("CREATE TABLE devices_parts (did STRING, pid STRING, PRIMARY KEY (did, pid))")
+    spark_engine.sql("INSERT INTO parts VALUES ('P1', 10), ('P2', 20), ('P3', 30)")
+    spark_engine.sql(
+        "INSERT INTO devices_parts VALUES ('D1', 'P1'), ('D1', 'P2'), ('D2', 'P1'), ('D3', 'P3')"
+    )
+    return spark_engine
+
+
+def rows(spark: Any, query: str) -> Any:
+    return bag(tuple(r) for r in spark.sql(query).collect())
+
+
+def test_a_crash_at_any_step_leaves_the_old_view_or_the_new_one(vk: viewkeep.Connection, spark: Any) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
+    survived = False
+    step = 0
+    while not survived:
+        step += 1
+        old = rows(spark, COST)
+        spark.sql(f"UPDATE parts SET price = price + {step} WHERE pid IN ('P1', 'P2')").collect()
+        if step % 3 == 0:
+            spark.sql(f"INSERT INTO devices_parts VALUES ('N{step}', 'P1')").collect()
+        new = rows(spark, COST)
+        calls = 0
+
+        def crash(_: str, at: int = step) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise Crash
+
+        crashed = viewkeep.connect(spark)
+        crashed.progress = crash
+        try:
+            crashed.refresh("cost")
+            survived = True
+        except Crash:
+            assert rows(spark, "SELECT * FROM cost") in (old, new), f"half a view after step {step}"
+        again = viewkeep.connect(spark)
+        repaired = again.refresh("cost")[0]
+        assert rows(spark, "SELECT * FROM cost") == new, f"not repaired after step {step}"
+        assert repaired.strategy == ("none" if survived else repaired.strategy), "nothing is applied twice"
+    assert step > 6, "the refresh was expected to have more steps than that"
+
+
+def test_a_view_that_fails_to_fill_leaves_nothing_behind(vk: viewkeep.Connection, spark: Any) -> None:
+    def crash(message: str) -> None:
+        if "rows" in message:
+            raise Crash
+
+    vk.progress = crash
+    with pytest.raises(Crash):
+        vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
+    vk.progress = lambda _: None
+    assert vk.status() == []
+    assert not [t for t in spark.catalog.listTables("viewkeep") if t.name.startswith("cost")]
+    vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
+    assert vk.verify("cost")
+
+
+def test_of_two_refreshes_at_once_one_wins_and_nothing_is_applied_twice(
+    vk: viewkeep.Connection, spark: Any
+) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
+    other = viewkeep.connect(spark)
+    spark.sql("UPDATE parts SET price = 99 WHERE pid = 'P1'").collect()
+    seen = []
+
+    def meanwhile(message: str) -> None:
+        seen.append(message)
+        if message.startswith("committing") and len([m for m in seen if m.startswith("committing")]) == 1:
+            other.refresh("cost")
+
+    vk.progress = meanwhile
+    done = vk.refresh("cost")[0]
+    assert any("came first" in message for message in seen)
+    assert done.strategy == "none"
+    assert rows(spark, "SELECT * FROM cost") == rows(spark, COST)
+
+
+def test_keys_are_checked_at_creation_and_on_what_a_batch_inserts(
+    vk: viewkeep.Connection, spark: Any
+) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW spj AS {SPJ}")
+    before = rows(spark, "SELECT * FROM spj")
+    spark.sql("INSERT INTO parts VALUES ('P1', 1)").collect()
+    with pytest.raises(DuplicateKey, match="P1") as problem:
+        vk.refresh("spj")
+    assert problem.value.hint
+    assert rows(spark, "SELECT * FROM spj") == before
+    with pytest.raises(DuplicateKey):
+        vk.sql("CREATE MATERIALIZED VIEW twin AS SELECT pid FROM parts")
+    spark.sql("DELETE FROM parts WHERE pid = 'P1' AND price = 1").collect()
+    vk.refresh("spj")
+    assert rows(spark, "SELECT * FROM spj") == rows(spark, SPJ)
+    spark.sql("INSERT INTO parts VALUES ('P8', 1), ('P8', 2)").collect()
+    with pytest.raises(DuplicateKey, match="P8"):
+        vk.refresh("spj")
+
+
+def test_a_table_of_the_users_own_gets_its_key_declared(vk: viewkeep.Connection, spark: Any) -> None:
+    spark.sql("CREATE TABLE own (a INT, b STRING) USING delta").collect()
+    spark.sql("INSERT INTO own VALUES (1, 'x'), (2, 'y')").collect()
+    with pytest.raises(NoKey) as problem:
+        vk.sql("CREATE MATERIALIZED VIEW v AS SELECT b FROM own")
+    assert "ADD PRIMARY KEY" in problem.value.hint
+    vk.sql("ALTER TABLE own ADD PRIMARY KEY (a)")
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT b FROM own")
+    spark.sql("UPDATE own SET b = 'z' WHERE a = 2").collect()
+    assert vk.refresh("v")[0].strategy == "id"
+    assert rows(spark, "SELECT * FROM v") == rows(spark, "SELECT b FROM own")
+    assert spark.table("v").columns == ["b"], "hidden IDs never show"
+
+
+def test_a_base_table_dropped_replaced_or_altered_is_told(vk: viewkeep.Connection, spark: Any) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW spj AS {SPJ}")
+    before = rows(spark, "SELECT * FROM spj")
+    spark.sql("DROP TABLE parts").collect()
+    with pytest.raises(BaseTableChanged, match="parts"):
+        vk.refresh("spj")
+    vk.sql("CREATE TABLE parts (pid STRING, price DECIMAL(10,2), PRIMARY KEY (pid))")
+    with pytest.raises(BaseTableChanged) as problem:
+        vk.refresh("spj")
+    assert "FULL" in problem.value.hint
+    assert rows(spark, "SELECT * FROM spj") == before
+    assert vk.refresh("spj", full=True)[0].strategy == "full"
+    assert rows(spark, "SELECT * FROM spj") == rows(spark, SPJ)
+    spark.sql("DROP TABLE parts").collect()
+    vk.sql("CREATE TABLE parts (pid STRING, cost DECIMAL(10,2), PRIMARY KEY (pid))")
+    with pytest.raises(BaseTableChanged, match="price"):
+        vk.refresh("spj")
+
+
+def test_rows_of_a_view_that_someone_else_changed_are_told(vk: viewkeep.Connection, spark: Any) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW spj AS {SPJ}")
+    spark.sql("DELETE FROM viewkeep.spj__rows WHERE pid = 'P1'").collect()
+    assert not vk.verify("spj")
+    with pytest.raises(BaseTableChanged, match="someone else"):
+        viewkeep.connect(spark).refresh("spj")
+    vk.refresh("spj", full=True)
+    assert vk.verify("spj")
+
+
+def test_a_corrupt_catalog_is_told(vk: viewkeep.Connection, spark: Any) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW spj AS {SPJ}")
+    doc = spark.sql("SHOW TBLPROPERTIES viewkeep.spj__rows ('viewkeep.view')").collect()[0].value
+    spark.sql("ALTER TABLE viewkeep.spj__rows SET TBLPROPERTIES ('viewkeep.view' = 'nonsense')").collect()
+    with pytest.raises(CorruptCatalog):
+        viewkeep.connect(spark).status()
+    escaped = doc.replace("\\", "\\\\").replace("'", "\\'")
+    spark.sql(f"ALTER TABLE viewkeep.spj__rows SET TBLPROPERTIES ('viewkeep.view' = '{escaped}')").collect()
+    assert viewkeep.connect(spark).verify("spj")
+
+
+def test_nothing_of_viewkeep_shows_in_the_users_session(vk: viewkeep.Connection, spark: Any) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
+    settings = dict(spark.conf.getAll)
+    spark.sql("UPDATE parts SET price = 11 WHERE pid = 'P1'").collect()
+    done = vk.refresh()[0]
+    assert done.jobs is not None
+    assert done.jobs > 0
+    assert done.commits == 2
+    assert dict(spark.conf.getAll) == settings
+    assert not [t for t in spark.catalog.listTables() if t.isTemporary]
+    assert vk.sql("SELECT * FROM cost").df().columns == ["did", "cost", "n"]
+
+
+def test_views_are_not_written_to_and_mistakes_have_a_place(vk: viewkeep.Connection) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW spj AS {SPJ}")
+    with pytest.raises(Unsupported, match="materialized view"):
+        vk.sql("DELETE FROM spj")
+    with pytest.raises(ViewkeepError) as problem:
+        vk.sql("CREATE MATERIALIZED VIEW w AS\nSELECT pid, colour FROM parts")
+    assert problem.value.code == "unknown_column"
+    assert problem.value.place is not None
+    assert (problem.value.place.line, problem.value.place.column) == (2, 13)
+
+
+def test_a_local_warehouse_outlives_the_process_and_has_one_owner(tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "viewkeep.cli.main", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    where = f"spark:{tmp_path / 'warehouse'}"
+    script = tmp_path / "make.sql"
+    script.write_text(
+        "CREATE TABLE t (k INT, x INT, PRIMARY KEY (k));\n"
+        "INSERT INTO t VALUES (1, 10), (2, 20);\n"
+        "CREATE MATERIALIZED VIEW s AS SELECT COUNT(*) AS n, SUM(x) AS x FROM t;\n"
+        "UPDATE t SET x = 5 WHERE k = 1;\n"
+    )
+    made = run("run", str(script), "--at", where, "--json")
+    assert made.returncode == 0, made.stderr
+    more = tmp_path / "more.sql"
+    more.write_text("REFRESH MATERIALIZED VIEW s;\nSELECT * FROM s;\nVERIFY MATERIALIZED VIEW s;\n")
+    found = run("run", str(more), "--at", where, "--json")
+    assert found.returncode == 0, found.stderr
+    objects = [json.loads(line) for line in found.stdout.splitlines()]
+    assert objects[0]["strategy"] == "id"
+    assert objects[1]["rows"] == [[2, 25]]
+    assert objects[2]["equal"] is True
+    with (tmp_path / "warehouse" / ".viewkeep.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        held = run("status", "--at", where, "--json")
+    assert held.returncode == 1
+    assert json.loads(held.stdout.splitlines()[0])["code"] == "warehouse_held"
