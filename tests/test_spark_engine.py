@@ -192,8 +192,8 @@ def test_a_corrupt_catalog_is_told(vk: viewkeep.Connection, spark: Any) -> None:
 
 def test_nothing_of_viewkeep_shows_in_the_users_session(vk: viewkeep.Connection, spark: Any) -> None:
     vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
-    settings = dict(spark.conf.getAll)
     spark.sql("UPDATE parts SET price = 11 WHERE pid = 'P1'").collect()
+    settings = dict(spark.conf.getAll)
     done = vk.refresh()[0]
     assert done.jobs is not None
     assert done.jobs > 0

@@ -100,6 +100,12 @@ class Connection:
             return self.engine.run_query(node, text)
         if isinstance(node, exp.Drop) and (node.args.get("kind") or "").upper() == "TABLE":
             return self._drop_table(node)
+        if isinstance(node, exp.Drop) and (node.args.get("kind") or "").upper() == "VIEW":
+            self._refuse_drop_view(node)
+        if isinstance(node, (exp.Transaction, exp.Commit, exp.Rollback)):
+            raise Unsupported(
+                "each statement is a transaction of its own", hint="leave out BEGIN, COMMIT and ROLLBACK"
+            )
         if isinstance(node, exp.Alter) and (key := _added_key(node)) is not None:
             return self._declare_key(node, key)
         return self.engine.run_other(node, text)
@@ -179,6 +185,11 @@ class Connection:
         self.engine.drop_table(name, bool(node.args.get("exists")))
         return Result("drop", message=f"dropped table {name}")
 
+    def _refuse_drop_view(self, node: exp.Drop) -> None:
+        name = ".".join(part.name for part in node.args["tables"][0].parts)
+        if self._find(name) is not None:
+            raise Unsupported(f"{name} is a materialized view", hint=f"DROP MATERIALIZED VIEW {name}")
+
     def _declare_key(self, node: exp.Alter, key: tuple[str, ...]) -> Result:
         name = self.engine.qualify(".".join(part.name for part in node.this.parts))
         table = self.engine.find_table(name)
@@ -208,9 +219,8 @@ class Connection:
                 allowed = "; ".join(f"{k} = {' | '.join(v)}" for k, v in _OPTIONS.items())
                 raise Unsupported(f"there is no option {option} = {value}", hint=f"options: {allowed}")
         view, compiled = self._define(statement)
-        if existing is not None:
-            self.engine.drop_view(existing, self._compile(existing))
-        rows = self.engine.create_view(view, compiled, self.progress)
+        old = (existing, self._compile(existing)) if existing is not None else None
+        rows = self.engine.create_view(view, compiled, self.progress, replacing=old)
         return Result(
             "create_view", message=f"created materialized view {view.name}: {rows} rows", detail=rows
         )

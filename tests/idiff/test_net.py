@@ -106,7 +106,9 @@ def test_insert_then_updates_is_one_insert_of_the_last(con: Any) -> None:
 
 
 def test_update_then_delete_is_a_delete_of_the_first(con: Any) -> None:
-    assert net(con, (1, -1, 1, 5, "x"), (1, 1, 1, 6, "x"), (2, -1, 1, 6, "x")) == {1: ("delete", (5, "x"), NONE)}
+    assert net(con, (1, -1, 1, 5, "x"), (1, 1, 1, 6, "x"), (2, -1, 1, 6, "x")) == {
+        1: ("delete", (5, "x"), NONE)
+    }
 
 
 def test_delete_insert_delete_insert(con: Any) -> None:
@@ -122,7 +124,9 @@ def test_statements_are_ordered_as_numbers(con: Any, count: int) -> None:
     assert net(con, *reversed(events)) == {1: ("insert", NONE, (count, "x"))}
 
 
-@pytest.mark.parametrize(("old", "new"), [((None, "x"), (5, "x")), ((5, "x"), (None, "x")), ((5, None), (None, None))])
+@pytest.mark.parametrize(
+    ("old", "new"), [((None, "x"), (5, "x")), ((5, "x"), (None, "x")), ((5, None), (None, None))]
+)
 def test_nulls_are_values(con: Any, old: tuple[Any, Any], new: tuple[Any, Any]) -> None:
     assert net(con, (1, -1, 1, *old), (1, 1, 1, *new)) == {1: ("update", old, new)}
 
@@ -157,7 +161,9 @@ def test_a_new_row_that_comes_before_the_old_one_goes_is_an_update(con: Any) -> 
 
 @pytest.mark.xfail(strict=True, reason="only the sign of the last event says whether a row is there")
 def test_a_duplicate_of_which_one_went_again_is_the_other(con: Any) -> None:
-    assert net(con, (1, 1, 1, 5, "x"), (2, 1, 1, 6, "x"), (3, -1, 1, 5, "x")) == {1: ("insert", NONE, (6, "x"))}
+    assert net(con, (1, 1, 1, 5, "x"), (2, 1, 1, 6, "x"), (3, -1, 1, 5, "x")) == {
+        1: ("insert", NONE, (6, "x"))
+    }
 
 
 def test_other_keys_are_not_touched_by_a_duplicate(con: Any) -> None:

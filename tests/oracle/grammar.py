@@ -128,13 +128,19 @@ def boolean(draw: st.DrawFn, scope: Scope, depth: int = 2) -> str:
     ref, kind = draw(st.sampled_from(known))
     if choice == 3:
         return f"{ref} IS {draw(st.sampled_from(['NULL', 'NOT NULL']))}"
+    negated = draw(st.sampled_from(["", "NOT "]))
     if choice == 4 and kind in ("INT", "STRING"):
         picked = draw(st.lists(st.sampled_from(VALUES[kind]), min_size=1, max_size=2))
-        return f"{ref} IN ({', '.join(picked)})"
+        return f"{ref} {negated}IN ({', '.join(picked)})"
+    if choice == 5 and kind == "STRING":
+        return f"{ref} {negated}LIKE {draw(st.sampled_from([chr(39) + p + chr(39) for p in ('a%', '%b', '_', '%')]))}"
+    if choice == 5 and kind in NUMERIC:
+        low, high = draw(value(kind, False)), draw(value(kind, False))
+        return f"{ref} {negated}BETWEEN {low} AND {high}"
     if kind == "BOOLEAN" and choice == 5:
         return ref
     same = [r for r in scope.of(kind) if r != ref]
-    operator = draw(st.sampled_from(["=", "<>", "<", ">=", "<=>"]))
+    operator = draw(st.sampled_from(["=", "<>", "<", ">=", "<=>", "IS DISTINCT FROM"]))
     if same and choice >= 6:
         return f"{ref} {operator} {draw(st.sampled_from(same))}"
     return f"{ref} {operator} {draw(value(kind, False))}"

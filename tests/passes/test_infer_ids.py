@@ -113,7 +113,9 @@ def test_the_user_never_sees_hidden_ids(sql: str) -> None:
         assert len(vk.sql("SELECT * FROM v").columns) == 1
         described = con(vk).execute("DESCRIBE v").fetchall()
         assert len(described) == 1
-        vk.sql("UPDATE links SET qty = 9; DELETE FROM parts WHERE pid = 1; INSERT INTO devices VALUES (9, 'x')")
+        vk.sql(
+            "UPDATE links SET qty = 9; DELETE FROM parts WHERE pid = 1; INSERT INTO devices VALUES (9, 'x')"
+        )
         vk.refresh()
         assert len(vk.sql("SELECT * FROM v").columns) == 1
 

@@ -132,7 +132,13 @@ def test_rows_that_a_diff_names_are_in_the_diff(scan: Scan, diff: BaseDiff, expe
 
 @pytest.mark.parametrize(
     ("scan", "diff", "dropped"),
-    [(R, DELETE, True), (R_BEFORE, INSERT, True), (R, INSERT, False), (R, UPDATE, False), (R_BEFORE, DELETE, False)],
+    [
+        (R, DELETE, True),
+        (R_BEFORE, INSERT, True),
+        (R, INSERT, False),
+        (R, UPDATE, False),
+        (R_BEFORE, DELETE, False),
+    ],
 )
 def test_rows_that_are_not_there_need_no_antijoin(scan: Scan, diff: BaseDiff, dropped: bool) -> None:
     start = SemiJoin(scan, diff, ON_K, anti=True)

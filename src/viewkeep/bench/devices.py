@@ -145,6 +145,10 @@ class Devices:
         return VIEWS
 
     @property
+    def changing(self) -> Sequence[str]:
+        return ("parts",)
+
+    @property
     def merges(self) -> Mapping[str, MergeJob]:
         return MERGES
 

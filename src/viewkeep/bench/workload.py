@@ -28,6 +28,10 @@ class Workload(Protocol):
         """The defining query of each view."""
 
     @property
+    def changing(self) -> Sequence[str]:
+        """The tables that a change touches."""
+
+    @property
     def merges(self) -> Mapping[str, MergeJob]:
         """The hand-written job of each view."""
 

@@ -59,8 +59,15 @@ class Engine(Protocol):
     def views(self) -> list[View]:
         """All materialized views, in the order in which they were created."""
 
-    def create_view(self, view: View, compiled: Compiled, progress: Progress) -> int:
-        """Fills and registers a view; the number of its rows. On failure nothing of it stays."""
+    def create_view(
+        self,
+        view: View,
+        compiled: Compiled,
+        progress: Progress,
+        replacing: tuple[View, Compiled] | None = None,
+    ) -> int:
+        """Fills and registers a view; the number of its rows. On failure nothing of it stays, and a view
+        that it was to replace is as it was."""
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
         """Removes a view and all that was stored for it."""

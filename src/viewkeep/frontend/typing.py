@@ -27,6 +27,12 @@ NON_DETERMINISTIC = (
 SUBQUERIES = (exp.Subquery, exp.Exists, exp.Select, exp.Any, exp.All)
 
 
+# the arguments of syntax nodes that this module reads; `safe`, `typed` and `big_int` only mark a dialect
+_READ = {
+    "this", "expression", "expressions", "low", "high", "symmetric", "ifs", "default", "true", "false", "to",
+    "start", "length", "position", "is_string", "quoted", "table", "query", "unnest", "safe", "typed",
+    "big_int",
+}  # fmt: skip
 QUOTIENT = "viewkeep_decimal_quotient"
 
 
@@ -85,6 +91,11 @@ class Typing:
 
     def type(self, node: Expr) -> Typed:
         """The expression, typed; comparisons of dates with string literals become dates."""
+        unread = {key for key, value in node.args.items() if value} - _READ
+        if unread and not (
+            isinstance(node, exp.Like) and unread == {"negate"}
+        ):  # sqlglot may hang meaning there, as NOT on a LIKE; what is not read is refused
+            raise self._refusal(node)
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is not None:
             typed: Typed = method(node)
@@ -222,14 +233,17 @@ class Typing:
                 Unsupported, node, "LIKE needs a literal pattern without backslashes",
                 "write the pattern as a string with % and _",
             )  # fmt: skip
-        made = exp.Like(this=value.expression, expression=pattern.expression)
+        made: Expr = exp.Like(this=value.expression, expression=pattern.expression)
+        if node.args.get("negate"):
+            made = exp.Not(this=made)
         return Typed(made, t.BOOLEAN, value.nullable)
 
     # --- values ---
 
     def _arithmetic(self, node: Expr) -> Typed:
         left, right = self.type(node.this), self.type(node.expression)
-        result = t.arithmetic(type(node), left.type, right.type)
+        kinds = [_beside_decimal(p, other) for p, other in ((left, right), (right, left))]
+        result = t.arithmetic(type(node), *kinds)
         if result is None:
             raise self._fail(
                 TypeMismatch, node,
@@ -238,7 +252,7 @@ class Typing:
             )  # fmt: skip
         made = type(node)(this=left.expression, expression=right.expression)
         if isinstance(node, exp.Div) and result.kind == "decimal":
-            made = decimal_quotient(left.expression, left.type, right.expression, right.type, result)
+            made = decimal_quotient(left.expression, kinds[0], right.expression, kinds[1], result)
         return Typed(made, result, left.nullable or right.nullable)
 
     def _neg(self, node: exp.Neg) -> Typed:
@@ -399,6 +413,15 @@ class Typing:
         for part in parts:
             common = t.widest(common, part.type) if common is not None else None
         return common
+
+
+def _beside_decimal(part: Typed, other: Typed) -> Type:
+    """An integer literal next to a decimal counts only the digits that it has, as Spark sees it."""
+    bare = part.expression.unnest()
+    literal = bare.this if isinstance(bare, exp.Neg) else bare
+    if other.type.kind == "decimal" and part.type.is_integer and isinstance(literal, exp.Literal):
+        return t.decimal(len(literal.name), 0)
+    return part.type
 
 
 def _same_on_every_engine(source: Type, target: Type) -> bool:

@@ -31,7 +31,7 @@ def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.
     """The net changes of a table from the events that `log` selects (SEQ, SIGN, and all columns).
 
     With `all_keys`, keys that end as they began stay, as kind `none`. LAST is the last event's SEQ. A key
-    that more rows came for than went is of kind `duplicate`: no key of the table any more.
+    for which rows do not add up to none or one is of kind `duplicate`: at some time it was no key.
 
     One grouping by key: the first event says what the row was, if its sign is -1, and the last what it
     became, if its sign is +1. Within a statement, rows that go come before rows that come.
@@ -57,10 +57,11 @@ def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.
     before = exp.Case(
         ifs=[exp.If(this=was.copy(), true=exp.Literal.number(1))], default=exp.Literal.number(0)
     )
+    after = exp.Case(ifs=[exp.If(this=is_.copy(), true=exp.Literal.number(1))], default=exp.Literal.number(0))
     rows = exp.Add(this=_of("edges", "balance"), expression=before)
     kind = exp.Case(
         ifs=[
-            _if(exp.GT(this=rows, expression=exp.Literal.number(1)), "duplicate"),
+            _if(exp.NEQ(this=exp.Paren(this=rows), expression=after), "duplicate"),
             _if(exp.And(this=was.copy(), expression=exp.Not(this=is_.copy())), "delete"),
             _if(exp.And(this=exp.Not(this=was.copy()), expression=is_.copy()), "insert"),
             _if(exp.Not(this=is_.copy()), "none"),

@@ -25,6 +25,7 @@ from viewkeep.errors import BaseTableChanged, CorruptCatalog
 
 DATABASE = "viewkeep"
 VIEW_PROPERTY, SHOWN_PROPERTY = "viewkeep.view", "viewkeep.shown"
+ID_PROPERTY = "viewkeep.id"
 KEY_PROPERTY, FOREIGN_PROPERTY = "viewkeep.key", "viewkeep.foreign_keys"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TXN_APP, _TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"

@@ -18,9 +18,22 @@ def _translate(node: exp.Expr) -> exp.Expr:
         exp.DataType.Type.TIMESTAMPLTZ,
     ):
         return exp.DataType(this=exp.DataType.Type.TIMESTAMP)
+    if isinstance(node, exp.Div) and not node.meta.get("checked"):
+        return _checked_division(node)
     if isinstance(node, exp.Anonymous) and node.name.lower() == QUOTIENT:
         return _quotient(node)
     return node
+
+
+def _checked_division(node: exp.Div) -> exp.Expr:
+    """a / b that fails for b = 0 as Spark's does; DuckDB's answers infinity."""
+    divided = exp.Div(this=node.this, expression=node.expression)
+    divided.meta["checked"] = True
+    if isinstance(node.expression, exp.Literal) and float(node.expression.name or 1) != 0:
+        return divided
+    zero = exp.EQ(this=node.expression.copy(), expression=exp.Literal.number(0))
+    failed = exp.Anonymous(this="error", expressions=[exp.Literal.string("division by zero")])
+    return exp.Paren(this=exp.Case(ifs=[exp.If(this=zero, true=failed)], default=divided))
 
 
 def _quotient(node: exp.Anonymous) -> exp.Expr:

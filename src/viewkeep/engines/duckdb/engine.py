@@ -231,8 +231,9 @@ class DuckDBEngine:
                 raise DependentViews(
                     f"table {name} is read by a view", hint="drop the views that read it first"
                 )
-        self._checked(to_sql(tree))
-        return Result("dml", message="done")
+        cursor = self._checked(text if isinstance(tree, exp.Command) else to_sql(tree))
+        columns = tuple(d[0] for d in cursor.description or ())
+        return Result("dml", columns, tuple(map(tuple, cursor.fetchall())), "done")
 
     def _checked(self, sql: str) -> Any:
         try:
@@ -256,14 +257,22 @@ class DuckDBEngine:
     def views(self) -> list[View]:
         return [entry.view for entry in self._store.entries()]
 
-    def create_view(self, view: View, compiled: Compiled, progress: Progress) -> int:
-        if self._exists(view.name):
+    def create_view(
+        self,
+        view: View,
+        compiled: Compiled,
+        progress: Progress,
+        replacing: tuple[View, Compiled] | None = None,
+    ) -> int:
+        if replacing is None and self._exists(view.name):
             raise AlreadyExists(
                 f"{view.name} exists already", hint="DROP MATERIALIZED VIEW or DROP TABLE it first"
             )
         names = DuckDBNames(view.name, view.tables)
         with self._transaction():
             try:
+                if replacing is not None:
+                    self._drop(*replacing)
                 for table in view.tables:
                     whole = self.find_table(table.name)
                     assert whole is not None  # the view was bound to it just now
@@ -299,14 +308,17 @@ class DuckDBEngine:
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
         with self._transaction():
-            self._con.execute(to_sql(exp.Drop(tables=[base_table(view.name)], kind="VIEW", exists=True)))
-            for target in compiled.placement.targets:
-                table = target_table(view.name, target.name)
-                self._con.execute(to_sql(exp.Drop(tables=[table], kind="TABLE", exists=True)))
-            self._store.remove_view(view.name)
-            for table_ in view.tables:
-                if not self._is_tracked(table_.name):
-                    self._store.stop_log(table_.name)
+            self._drop(view, compiled)
+
+    def _drop(self, view: View, compiled: Compiled) -> None:
+        self._con.execute(to_sql(exp.Drop(tables=[base_table(view.name)], kind="VIEW", exists=True)))
+        for target in compiled.placement.targets:
+            table = target_table(view.name, target.name)
+            self._con.execute(to_sql(exp.Drop(tables=[table], kind="TABLE", exists=True)))
+        self._store.remove_view(view.name)
+        for table_ in view.tables:
+            if not self._is_tracked(table_.name):
+                self._store.stop_log(table_.name)
 
     # --- refresh ---
 

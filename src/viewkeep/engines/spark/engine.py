@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -127,7 +128,7 @@ class SparkEngine:
         self._session = _sister(session)
         self._lock = threading.RLock()
         self._states: dict[str, delta.State] = {}
-        self._seen: dict[str, tuple[Any, ...]] = {}
+        self._seen: dict[str, str] = {}
         self._views: list[View] | None = None
         self._together = _Together({})
         self._unique: set[tuple[str, str, int]] = set()
@@ -334,13 +335,20 @@ class SparkEngine:
             found.append((View.from_json(doc), properties.get(delta.SHOWN_PROPERTY, "")))
         return found
 
-    def create_view(self, view: View, compiled: Compiled, progress: Progress) -> int:
-        if self._session.catalog.tableExists(view.name):
+    def create_view(
+        self,
+        view: View,
+        compiled: Compiled,
+        progress: Progress,
+        replacing: tuple[View, Compiled] | None = None,
+    ) -> int:
+        if replacing is None and self._session.catalog.tableExists(view.name):
             raise AlreadyExists(
                 f"{view.name} exists already", hint="DROP MATERIALIZED VIEW or DROP TABLE it first"
             )
         self._session.sql(f"CREATE DATABASE IF NOT EXISTS {delta.DATABASE}")
-        self._forget_remains(view, compiled)
+        if replacing is None:
+            self._forget_remains(view, compiled)
         for table in view.tables:
             self._start_feed(table)
             checked = (table.name, ",".join(table.key), self._newest(table.name))
@@ -350,14 +358,18 @@ class SparkEngine:
                 self._unique.add(checked)
         with self._lock:
             try:
-                rows = self._fill(view, compiled, progress, replacing=False)
-            except PySparkException as problem:
-                self._forget_remains(view, compiled)
-                raise _translated(problem) from problem
-            except BaseException:
-                self._forget_remains(view, compiled)
+                rows = self._fill(view, compiled, progress, replacing=replacing is not None)
+            except BaseException as problem:
+                self._states.pop(view.name, None)
+                if replacing is None:
+                    self._forget_remains(view, compiled)
+                if isinstance(problem, PySparkException):
+                    raise _translated(problem) from problem
                 raise
-        self._views = None
+            finally:
+                self._views = None
+            if replacing is not None:
+                self._forget_caches(*replacing, keep=compiled)
         return rows
 
     def _forget_remains(self, view: View, compiled: Compiled) -> None:
@@ -367,21 +379,36 @@ class SparkEngine:
             self._session.sql(to_sql(drop))
             self._dropped(delta.DATABASE, delta.storage_name(view.name, target.name))
 
+    def _forget_caches(self, view: View, old: Compiled, keep: Compiled) -> None:
+        """Drops the caches of a replaced view that the new one has no use for."""
+        kept = {target.name for target in keep.placement.targets}
+        for target in old.placement.targets:
+            if target.name not in kept:
+                table = delta.storage(view.name, target.name)
+                self._session.sql(to_sql(exp.Drop(tables=[table], kind="TABLE", exists=True)))
+                self._dropped(delta.DATABASE, delta.storage_name(view.name, target.name))
+
     def _dropped(self, database: str, table: str) -> None:
         """A table of viewkeep's is gone from the catalog; engines that own its files remove them."""
 
     def _start_feed(self, table: Table) -> None:
+        """Sees to it that a table has a change feed and an identity that a new table would not have."""
         detail = self._detail(table.name)
         if (detail.format or "").lower() != "delta":
             raise EngineError(
                 f"table {table.name} is {detail.format}, not Delta", hint="CONVERT TO DELTA, or copy it"
             )
+        missing = {}
         if (detail.properties or {}).get(FEED) != "true":
-            self._set_properties(table.name, {FEED: "true"})
+            missing[FEED] = "true"
+        if delta.ID_PROPERTY not in (detail.properties or {}):
+            missing[delta.ID_PROPERTY] = str(uuid.uuid4())
+        if missing:
+            self._set_properties(table.name, missing)
 
     def _fill(self, view: View, compiled: Compiled, progress: Progress, replacing: bool) -> int:
         """Computes every target at the newest versions, caches first; the rows' commit registers all."""
-        ids = {table.name: self._detail(table.name).id for table in view.tables}
+        ids = {table.name: self._identity(table.name) for table in view.tables}
         watermark = {table.name: self._newest(table.name) for table in view.tables}
         caches: dict[str, int] = {}
         names = SparkNames(view.name, watermark, watermark, {})
@@ -396,12 +423,13 @@ class SparkEngine:
             if is_view:
                 writer = writer.tableProperty(delta.VIEW_PROPERTY, view.to_json())
                 writer = writer.tableProperty(delta.SHOWN_PROPERTY, self._shown_sql(view, compiled))
+                writer = writer.tableProperty(delta.ID_PROPERTY, str(uuid.uuid4()))
             with delta.creating(self._session, state.metadata() if is_view else ""):
                 (writer.createOrReplace if replacing else writer.create)()
             if not is_view:
                 caches[target.name] = delta.last_version(self._session)
         version = delta.last_version(self._session)
-        self._remember(view, delta.State(watermark, ids, caches, version))
+        self._remember(view, delta.State(watermark, ids, caches, version, datetime.now(UTC)))
         self.show(view, self._shown_sql(view, compiled))
         return int(self._session.table(f"{delta.DATABASE}.{delta.storage_name(view.name, 'rows')}").count())
 
@@ -460,6 +488,9 @@ class SparkEngine:
         try:
             with self._counting() as jobs:
                 if full:
+                    for table in view.tables:
+                        self._start_feed(table)
+                        self._check_unique(table)
                     rows = self._fill(view, compiled, progress, replacing=True)
                     commits = len(compiled.placement.targets)
                     more: dict[str, Any] = {"rows_changed": rows, "statements": commits, "commits": commits}
@@ -506,9 +537,12 @@ class SparkEngine:
             return "none", "the changes of the base tables cancel out", more
         return compiled.strategy, counts, more
 
+    def _identity(self, name: str) -> str:
+        return (self._properties(versioned(name, None)) or {}).get(delta.ID_PROPERTY, "")
+
     def _check_identity(self, view: View, state: delta.State) -> None:
         for table in view.tables:
-            if self._detail(table.name).id != state.table_ids[table.name]:
+            if self._identity(table.name) != state.table_ids[table.name]:
                 raise BaseTableChanged(
                     f"table {table.name} is not the one that view {view.name} was made over",
                     hint=f"REFRESH MATERIALIZED VIEW {view.name} FULL takes the new one",
@@ -578,6 +612,11 @@ class SparkEngine:
         found = self._summary(run, table, name)
         if found.get("duplicate"):
             self._check_unique(table, run.watermark[table.name])
+            raise DuplicateKey(
+                f"a key of {table.name} was there more than once since version "
+                f"{run.state.watermark[table.name]}, and is not any more",
+                hint=f"REFRESH MATERIALIZED VIEW {run.view.name} FULL starts from the table as it is",
+            )
         if found.get("insert"):
             self._check_unique(table, run.watermark[table.name], among=name)
 
@@ -638,7 +677,7 @@ class SparkEngine:
         if statement is None:
             statement = _nothing(delta.storage(run.view.name, "rows"))
         answer, version = self._commit(run, "rows", run.state.rows, state.metadata(), statement)
-        self._remember(run.view, replace(state, rows=version))
+        self._remember(run.view, replace(state, rows=version, refreshed=datetime.now(UTC)))
         progress(f"committed rows of {run.view.name}")
         return int(answer[0][0]) if answer and len(answer[0]) else 0
 
@@ -722,24 +761,21 @@ class SparkEngine:
     def _state(self, view: View, compiled: Compiled) -> delta.State:
         """Where a view stands: as this session left it, unless others have touched its tables since."""
         known = self._states.get(view.name)
-        if known is not None and self._marks(view, known) == self._seen.get(view.name):
+        if known is not None and self._fill_id(view) == self._seen.get(view.name):
             return known
         caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
         return self._remember(view, delta.load_state(self._session, view.name, caches))
 
     def _remember(self, view: View, state: delta.State) -> delta.State:
         self._states[view.name] = state
-        self._seen[view.name] = self._marks(view, state)
+        self._seen[view.name] = self._fill_id(view)
         return state
 
-    def _marks(self, view: View, state: delta.State) -> tuple[Any, ...]:
-        """What shows that a view's tables are the same and were not committed to: cheap to ask."""
-        marks = []
-        for target in ("rows", *sorted(state.caches)):
-            table = f"{delta.DATABASE}.{delta.storage_name(view.name, target)}"
-            detail = self._detail(table)
-            marks.append((detail.id, detail.lastModified))
-        return tuple(marks)
+    def _fill_id(self, view: View) -> str:
+        """Which filling of the view its tables hold. A property, since that is cheap to ask; refreshes by
+        others in between show when a commit's transaction number is taken."""
+        properties = self._properties(delta.storage(view.name, "rows")) or {}
+        return properties.get(delta.ID_PROPERTY, "")
 
     def verify(self, view: View, compiled: Compiled) -> Verification:
         """Recomputes the user's own text by Spark alone, over the versions that the view shows."""
@@ -800,8 +836,11 @@ class SparkEngine:
 def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
     """The user's query with each base table as of a version. CTE names are not tables."""
 
+    copied = query.copy()
+    ctes = {id(node) for node in copied.find_all(exp.Table) if _means_cte(node)}
+
     def pin(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Table):
+        if isinstance(node, exp.Table) and id(node) not in ctes:
             name = same_table(".".join(part.name for part in node.parts), versions)
             if name is not None:
                 made = versioned(name, versions[name])
@@ -809,9 +848,30 @@ def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
                 return made
         return node
 
-    made = query.copy().transform(pin)
+    made = copied.transform(pin, copy=False)
     assert isinstance(made, exp.Query)
     return made
+
+
+def _means_cte(table: exp.Table) -> bool:
+    """Whether a name means a CTE. In the body of a CTE its own name, and later ones, mean tables."""
+    inside: exp.Expr | None = table
+    while inside is not None and not table.db:
+        clause = inside.args.get("with_")
+        if clause is not None:
+            names = [cte.alias.lower() for cte in clause.expressions]
+            at = next((n for n, cte in enumerate(clause.expressions) if _within(table, cte)), len(names))
+            if table.name.lower() in names[:at]:
+                return True
+        inside = inside.parent
+    return False
+
+
+def _within(node: exp.Expr, whole: exp.Expr) -> bool:
+    at: exp.Expr | None = node
+    while at is not None and at is not whole:
+        at = at.parent
+    return at is whole
 
 
 def _sister(session: Any) -> Any:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +65,31 @@ def local_builder(warehouse: Path | str) -> Any:
 
 
 def _session(directory: Path) -> SparkSession:
+    log = directory / ".viewkeep-spark.log"
     try:
-        session: SparkSession = local_builder(directory).config("spark.driver.memory", "6g").getOrCreate()
+        with _stderr_to(log):
+            session: SparkSession = local_builder(directory).config("spark.driver.memory", "6g").getOrCreate()
     except PySparkException as problem:
         raise Unavailable(
             f"Spark does not start: {str(problem).splitlines()[0]}",
-            hint="it needs Java 17 or later and, the first time, the Delta Lake package: run make setup",
+            hint="it needs Java 17 or later and, the first time, the Delta Lake package: run make setup; "
+            f"what Spark said is in {log}",
         ) from problem
     return session
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """What the Java process writes goes to a file, for all its life: it inherits the handle at its start."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 class LocalSparkEngine(SparkEngine):
