@@ -9,11 +9,13 @@ from typing import Any
 import viewkeep
 from viewkeep.algebra import types as t
 from viewkeep.algebra.nodes import Node, Scan, Stored, walk
+from viewkeep.capture.duckdb import log_table
 from viewkeep.catalog.models import ForeignKey, Table, TableColumn
 from viewkeep.frontend.binder import Bound, bind
 from viewkeep.frontend.statements import parse_sql
 from viewkeep.passes.compiler import Compiled, compile_view
 from viewkeep.script.model import Script
+from viewkeep.store.duckdb import target_table
 
 
 def table(
@@ -118,6 +120,16 @@ def contents(vk: viewkeep.Connection, name: str) -> Counter[Any]:
 def con(vk: viewkeep.Connection) -> Any:
     """DuckDB's own connection, behind viewkeep's back."""
     return vk.engine._con  # type: ignore[attr-defined]
+
+
+def stored_as(view: str, target: str = "rows") -> str:
+    """The SQL name of what a view stores."""
+    return target_table(view, target).sql(dialect="duckdb")
+
+
+def log_of(name: str) -> str:
+    """The SQL name of a base table's log."""
+    return log_table(name).sql(dialect="duckdb")
 
 
 def objects(vk: viewkeep.Connection) -> set[tuple[Any, ...]]:

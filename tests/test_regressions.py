@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from decimal import Decimal
 
 import pytest
@@ -175,8 +176,9 @@ def double(text: str) -> str:
         ("1e308", " GROUP BY g"),
         ("Infinity", ""),
         ("-Infinity", " GROUP BY g"),
-    ]
-    + [("NaN", ""), ("NaN", " GROUP BY g")],
+        ("NaN", ""),
+        ("NaN", " GROUP BY g"),
+    ],
 )
 def test_doubles_that_come_and_go(huge: str, group: str) -> None:
     check(
@@ -204,7 +206,7 @@ def test_infinities_of_both_signs() -> None:
 
 def test_many_small_doubles_do_not_drift() -> None:
     batches = []
-    for n in range(10, 16):
+    for n in range(10, 14):
         batches.append([f"INSERT INTO d VALUES ({n}, 1, {double('1e9')})"])
         batches.append([f"DELETE FROM d WHERE k = {n}"])
     start = "INSERT INTO d VALUES (1, 1, CAST('1e-7' AS DOUBLE))"
@@ -217,8 +219,8 @@ def averages(values: list[str], kind: str = "DECIMAL(8,2)") -> Decimal:
         vk.sql(f"CREATE TABLE s (k INT, x {kind}, PRIMARY KEY (k))")
         vk.sql("CREATE MATERIALIZED VIEW v AS SELECT AVG(x) AS m FROM s")
         assert vk.sql("SELECT * FROM v").rows == ((None,),)
-        for n, value in enumerate(values):
-            vk.sql(f"INSERT INTO s VALUES ({n}, {value})")
+        rows = ", ".join(f"({n}, {value})" for n, value in enumerate(values))
+        vk.sql(f"INSERT INTO s VALUES {rows}")
         vk.refresh()
         assert vk.verify("v")
         return vk.sql("SELECT m FROM v").rows[0][0]
@@ -490,15 +492,10 @@ def test_two_views_over_different_columns_of_one_table(vk: viewkeep.Connection) 
     assert_fresh(vk, "w", "SELECT k, b FROM r")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="TRUNCATE goes around capture: the view keeps its rows, and says `none`"
-)
 def test_truncate_is_captured_or_refused(vk: viewkeep.Connection) -> None:
     vk.sql("CREATE MATERIALIZED VIEW v AS SELECT k, a FROM r")
-    try:
+    with contextlib.suppress(viewkeep.ViewkeepError):
         vk.sql("TRUNCATE TABLE r")
-    except viewkeep.ViewkeepError:
-        pass
     vk.refresh()
     assert_fresh(vk, "v", "SELECT k, a FROM r")
 
@@ -510,3 +507,42 @@ def test_a_view_called_log_over_a_table_called_rows(vk: viewkeep.Connection) -> 
     vk.sql("UPDATE rows SET a = 2")
     vk.refresh()
     assert_fresh(vk, "log", "SELECT k, a FROM rows")
+
+
+# --- statements whose condition is evaluated twice ---
+
+
+@pytest.mark.xfail(
+    strict=True, reason="capture selects the rows by the same WHERE again: rand() picks others"
+)
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM big WHERE rand() < 0.5", "UPDATE big SET a = 1 WHERE rand() < 0.5"]
+)
+def test_changes_by_chance_are_captured_or_refused(vk: viewkeep.Connection, statement: str) -> None:
+    vk.sql("CREATE TABLE big (k INT, a INT, PRIMARY KEY (k))")
+    con(vk).execute("INSERT INTO big SELECT i, 0 FROM range(200) t(i)")
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT k, a FROM big")
+    with contextlib.suppress(viewkeep.ViewkeepError):
+        vk.sql(statement)
+    vk.refresh()
+    assert_fresh(vk, "v", "SELECT k, a FROM big")
+
+
+# --- sums at the edge of their type ---
+
+
+BIG = Tab("l", (Col("k", "INT", False),), (Col("x", "BIGINT"),))
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a delta leaves BIGINT though old and new sum fit; every later refresh fails too"
+)
+@pytest.mark.parametrize(
+    ("start", "change"),
+    [
+        ("(1, 9223372036854775807), (2, -5)", "UPDATE l SET x = -9223372036854775807 WHERE k = 1"),
+        ("(1, -9223372036854775807 - 1)", "DELETE FROM l"),
+    ],
+)
+def test_a_sum_that_moves_by_more_than_its_type_holds(start: str, change: str) -> None:
+    check("SELECT SUM(x) AS s FROM l", [f"INSERT INTO l VALUES {start}"], [change], tables=(BIG,))

@@ -13,6 +13,7 @@ from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View, same_t
 from viewkeep.engines.contract import Engine
 from viewkeep.errors import (
     AlreadyExists,
+    CorruptCatalog,
     DependentViews,
     NoKey,
     SyntaxProblem,
@@ -257,7 +258,13 @@ class Connection:
         key = (view.name, view.to_json())
         if key not in self._compiled:
             tables = {table.name: table for table in view.tables}
-            bound = bind(parse_sql(view.sql), lambda n: tables.get(same_table(n, tables) or ""), view.sql)
+            try:
+                bound = bind(parse_sql(view.sql), lambda n: tables.get(same_table(n, tables) or ""), view.sql)
+            except ViewkeepError as problem:
+                raise CorruptCatalog(
+                    f"the stored definition of view {view.name} cannot be used: {problem.message}",
+                    hint=f"drop view {view.name} and create it again; base tables are not affected",
+                ) from problem
             self._compiled[key] = compile_view(bound, tables, view.strategy)
         return self._compiled[key]
 

@@ -11,6 +11,7 @@ import pytest
 from viewkeep.bench import methods, runner
 from viewkeep.cli.output import Console
 from viewkeep.errors import Unsupported
+from viewkeep.store.duckdb import target_table
 
 FIELDS = {
     "bench",
@@ -115,7 +116,7 @@ def test_a_view_that_differs_from_its_query_fails(
     def spoiled(self: methods.Maintained) -> None:
         refresh(self)
         con = self._vk.engine._con  # type: ignore[attr-defined]
-        con.execute(f'DELETE FROM viewkeep."{self.relation}:rows" WHERE rowid = 0')
+        con.execute(f"DELETE FROM {target_table(self.relation, 'rows').sql('duckdb')} WHERE rowid = 0")
 
     monkeypatch.setattr(methods.Maintained, "refresh", spoiled)
     assert run(views=["spj"]) == 1

@@ -78,7 +78,8 @@ def from_sql(node: exp.DataType) -> Type | None:
     """The type that a syntax node names, or None where viewkeep has no such type."""
     if node.this == exp.DataType.Type.DECIMAL:
         sizes = [int(p.name) for p in node.expressions]
-        return decimal(sizes[0] if sizes else 10, sizes[1] if len(sizes) > 1 else 0)
+        precision, scale = sizes[0] if sizes else 10, sizes[1] if len(sizes) > 1 else 0
+        return Type("decimal", precision, scale) if scale <= precision <= MAX_PRECISION else None
     kind = _SIMPLE.get(node.this)
     return Type(kind) if kind else None
 

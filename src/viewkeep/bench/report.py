@@ -41,6 +41,7 @@ def _summary(view: str, diff: int, method: str, group: Sequence[Measurement]) ->
         "seconds": round(median(seconds), 6),
         "least": min(seconds),
         "most": max(seconds),
+        "cpu_seconds": round(median(m["cpu_seconds"] for m in group), 6),
         "rounds": len(group),
     }
     for name in ("rows_changed", "statements", "jobs", "commits", "rows_read"):
@@ -66,11 +67,11 @@ def _show_table(output: Console, title: str, rows: Sequence[Mapping[str, Any]]) 
         for name, heading in (("jobs", "jobs"), ("commits", "commits"), ("rows_read", "rows read"))
         if name in rows[0]
     ]
-    columns = ["method", "median s", "least s", "most s", "times id", "rows changed", "statements"]
+    columns = ["method", "median s", "least s", "most s", "CPU s", "times id", "rows changed", "statements"]
     shown = [
         (
             r["method"],
-            *(f"{r[name]:.4f}" for name in ("seconds", "least", "most")),
+            *(f"{r[name]:.4f}" for name in ("seconds", "least", "most", "cpu_seconds")),
             f"{r['times_id']:.1f}" if "times_id" in r else "",
             f"{r['rows_changed']:,}",
             r["statements"],

@@ -133,7 +133,7 @@ class _Bench:
                     self.output.json(measurement)
 
     def _timed(self, method: Method, diff: int, number: int) -> dict[str, Any]:
-        with metered(self.vk) as counts:
+        with metered(self.vk) as costs:
             started = time.perf_counter()
             method.refresh()
             seconds = time.perf_counter() - started
@@ -146,7 +146,7 @@ class _Bench:
             "diff": diff,
             "seconds": round(seconds, 6),
             "round": number,
-            **counts(),
+            **costs,
             **method.facts(),
         }
 

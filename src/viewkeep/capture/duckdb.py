@@ -17,6 +17,7 @@ from viewkeep.errors import Unsupported
 from viewkeep.idiff.net import SEQ, SIGN
 
 SCHEMA = "viewkeep"
+_SOURCE = exp.table_("viewkeep:source", quoted=True)
 _TAKEN = exp.table_("viewkeep:taken", quoted=True)
 _BROUGHT = "viewkeep_brought"
 
@@ -47,13 +48,16 @@ def run_captured(con: Any, tree: exp.Expr, table: Table, seq: int) -> int:
     """Runs one DML statement and logs what it did; the number of rows it affected. In a transaction."""
     if isinstance(tree, exp.Insert):
         return _insert(con, tree, table, seq)
-    if isinstance(tree, exp.Update):
-        _take(con, table, _alias_of(tree.this), tree.args.get("where"))
-        return _bring_returned(con, tree, table, seq)
-    if isinstance(tree, exp.Delete):
-        _take(con, table, _alias_of(tree.this), tree.args.get("where"))
+    if isinstance(tree, (exp.Update, exp.Delete)):
+        alias = _alias_of(tree.this)
+        _take(con, table, alias, tree.args.get("where"))
+        # by the keys that were taken, not by WHERE again: rand() would pick others
+        fixed = tree.copy()
+        fixed.set("where", exp.Where(this=exp.Exists(this=_same_key(_TAKEN, table, alias))))
+        if isinstance(tree, exp.Update):
+            return _bring_returned(con, fixed, table, seq)
         _log_taken(con, table, seq)
-        return int(con.execute(to_sql(tree)).fetchone()[0])
+        return int(con.execute(to_sql(fixed)).fetchone()[0])
     assert isinstance(tree, exp.Merge)
     return _merge(con, tree, table, seq)
 
@@ -87,6 +91,7 @@ def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
     """MERGE: rows that the source may reach are taken; all rows under their keys or new keys are brought."""
     target = tree.this
     alias = target.alias or target.name
+    tree = _with_fixed_source(con, tree)
     reached = exp.Exists(
         this=exp.select(exp.Literal.number(1)).from_(tree.args["using"].copy()).where(tree.args["on"].copy())
     )
@@ -103,7 +108,7 @@ def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
             exp.alias_(base_table(table.name), "b", table=True)
         )
         touched = disjunction(
-            exp.Exists(this=_same_key(source, table)) for source in (_TAKEN, exp.table_(_BROUGHT))
+            exp.Exists(this=_same_key(source, table, "b")) for source in (_TAKEN, exp.table_(_BROUGHT))
         )
         _append(con, table, seq, 1, exp.Subquery(this=now.where(touched), alias="now"))
     finally:
@@ -111,10 +116,21 @@ def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
     return int(rows.num_rows)
 
 
-def _same_key(source: exp.Expr, table: Table) -> exp.Select:
-    query = exp.select(exp.Literal.number(1)).from_(exp.alias_(source.copy(), "k", table=True))
+def _with_fixed_source(con: Any, tree: exp.Merge) -> exp.Merge:
+    """The MERGE over a copy of its source: it is read twice, and rand() would differ."""
+    using = tree.args["using"]
+    rows = exp.select("*").from_(using.copy())
+    con.execute(to_sql(_temporary(_SOURCE, rows)))
+    made = tree.copy()
+    made.set("using", exp.alias_(_SOURCE.copy(), using.alias or using.name, table=True))
+    return made
+
+
+def _same_key(source: exp.Expr, table: Table, alias: str) -> exp.Select:
+    taken = "viewkeep_k"  # no alias of the user's
+    query = exp.select(exp.Literal.number(1)).from_(exp.alias_(source.copy(), taken, table=True))
     for name in table.key:
-        query = query.where(exp.EQ(this=_column(name, "k"), expression=_column(name, "b")))
+        query = query.where(exp.EQ(this=_column(name, taken), expression=_column(name, alias)))
     return query
 
 
@@ -147,10 +163,12 @@ def _take(con: Any, table: Table, alias: str | None, where: exp.Where | None) ->
     )
     if where is not None:
         query = query.where(where.this.copy())
-    props = exp.Properties(expressions=[exp.TemporaryProperty()])
-    con.execute(
-        to_sql(exp.Create(this=_TAKEN.copy(), kind="TABLE", replace=True, properties=props, expression=query))
-    )
+    con.execute(to_sql(_temporary(_TAKEN, query)))
+
+
+def _temporary(name: exp.Table, query: exp.Query) -> exp.Create:
+    properties = exp.Properties(expressions=[exp.TemporaryProperty()])
+    return exp.Create(this=name.copy(), kind="TABLE", replace=True, properties=properties, expression=query)
 
 
 def _log_taken(con: Any, table: Table, seq: int) -> None:

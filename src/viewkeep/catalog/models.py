@@ -96,6 +96,8 @@ class View:
         doc = _load(text, "view")
         try:
             tables = tuple(Table.from_json(json.dumps(t)) for t in doc["tables"])
+            if not isinstance(doc["options"], dict):
+                raise TypeError(f"options are {doc['options']!r}")
             return View(doc["name"], doc["sql"], doc["options"], tables)
         except (KeyError, TypeError) as problem:
             raise _corrupt("view", str(problem)) from problem
@@ -106,7 +108,8 @@ def same_table(name: str, known: Iterable[str]) -> str | None:
     and `parts` may have become `sales.parts`."""
     lower = name.lower()
     exact = next((k for k in known if k.lower() == lower), None)
-    return exact or next((k for k in known if k.lower().endswith(f".{lower}")), None)
+    longer = next((k for k in known if k.lower().endswith(f".{lower}")), None)
+    return exact or longer or next((k for k in known if lower.endswith(f".{k.lower()}")), None)
 
 
 def _load(text: str, what: str) -> dict[str, Any]:

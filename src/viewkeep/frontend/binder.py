@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr, column, columns_of, conjunction
+from viewkeep.algebra.expressions import Expr, column, conjunction
 from viewkeep.algebra.nodes import (
-    Aggregate,
     Column,
     Item,
     Join,
-    Measure,
     Node,
     Project,
     Scan,
@@ -31,8 +29,10 @@ from viewkeep.errors import (
     Unsupported,
     ViewkeepError,
 )
+from viewkeep.frontend.grouping import Grouping, aggregates_in
+from viewkeep.frontend.scope import Field, Relation, Scope
 from viewkeep.frontend.statements import place_at, place_of, tokenize
-from viewkeep.frontend.typing import Typed, Typing, decimal_quotient
+from viewkeep.frontend.typing import Typed
 
 _LATER = {
     "distinct": ("SELECT DISTINCT", "GROUP BY all selected columns"),
@@ -48,33 +48,6 @@ _LATER = {
     "pivots": ("PIVOT", "write one aggregate a column"),
     "sample": ("TABLESAMPLE", "filter by a column; a sample differs each time"),
 }
-_AGGREGATES = (exp.Sum, exp.Count, exp.Avg)
-
-
-@dataclass(frozen=True)
-class Field:
-    """A column that a FROM clause offers under a qualifier. Merged away by USING: only by qualifier."""
-
-    qualifier: str
-    name: str
-    column: Column
-    merged: bool = False
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A bound FROM item or query: a plan, and the names by which its columns can be called."""
-
-    node: Node
-    fields: tuple[Field, ...]
-    first: tuple[str, ...] = ()  # plan columns that SELECT * shows before all others
-
-    def starred(self) -> list[Field]:
-        """What SELECT * shows: columns shared by USING or NATURAL come first, and once."""
-        own = [f for f in self.fields if not f.merged]
-        return [f for name in self.first for f in own if f.column.name == name] + [
-            f for f in own if f.column.name not in self.first
-        ]
 
 
 @dataclass(frozen=True)
@@ -118,6 +91,9 @@ class _Binder:
                 found = place
         return found
 
+    def _scope(self, relation: Relation) -> Scope:
+        return Scope(relation, self.fail, self.refused)
+
     def _fresh(self, wanted: str) -> str:
         """A plan column name that is not taken yet; case does not tell names apart."""
         wanted = "".join(c if c.isalnum() or c == "_" else "_" for c in wanted).strip("_") or "c"
@@ -142,7 +118,7 @@ class _Binder:
             raise self.fail(Unsupported, tree, "a view is a SELECT", "write SELECT ... FROM ...")
         self._refuse_later(tree)
         relation = self._from(tree, self._ctes(tree, ctes))
-        scope = _Scope(self, relation)
+        scope = self._scope(relation)
         node = relation.node
         if where := tree.args.get("where"):
             self._no_aggregate(where.this, "WHERE")
@@ -151,7 +127,7 @@ class _Binder:
         having = tree.args.get("having")
         group = tree.args.get("group")
         searched = [e for e, _ in outputs] + ([having.this] if having else [])
-        if group is not None or any(list(_aggregates_in(e)) for e in searched):
+        if group is not None or any(list(aggregates_in(e)) for e in searched):
             node, items = self._aggregate(tree, node, scope, outputs)
         else:
             if having is not None:
@@ -263,7 +239,11 @@ class _Binder:
         return Relation(relation.node, tuple(fields))
 
     def _scan(self, tree: exp.Table, name: str) -> Relation:
-        table = self._find_table(name)
+        try:
+            table = self._find_table(name)
+        except ViewkeepError as problem:
+            problem.place = problem.place or place_of(tree, self._text, self._start)
+            raise
         if table is None:
             raise self.fail(
                 UnknownTable, tree, f"there is no table {name}",
@@ -306,7 +286,7 @@ class _Binder:
         if using := join.args.get("using"):
             return self._using(both, left, right, [i.name for i in using], join)
         if on := join.args.get("on"):
-            scope = _Scope(self, both)
+            scope = self._scope(both)
             self._no_aggregate(on, "ON")
             condition = scope.typing.condition(scope.resolve(on), "ON")
             return Relation(Join(left.node, right.node, condition), both.fields, first)
@@ -318,8 +298,8 @@ class _Binder:
         terms, firsts = [], []
         merged: set[str] = set()
         for name in dict.fromkeys(n.lower() for n in names):
-            a = _Scope(self, left).find(None, name, join)
-            b = _Scope(self, right).find(None, name, join)
+            a = self._scope(left).find(None, name, join)
+            b = self._scope(right).find(None, name, join)
             if t.widest(a.column.type, b.column.type) is None:
                 raise self.fail(
                     TypeMismatch, join,
@@ -392,33 +372,35 @@ class _Binder:
     # --- aggregates ---
 
     def _no_aggregate(self, tree: Expr, clause: str) -> None:
-        for node in _aggregates_in(tree):
+        for node in aggregates_in(tree):
             raise self.fail(
                 Unsupported, node, f"{node.sql('spark')} cannot stand in {clause}",
                 "aggregate in a derived table, or use HAVING",
             )  # fmt: skip
 
     def _aggregate(
-        self, tree: exp.Select, node: Node, scope: _Scope, outputs: list[tuple[Expr, str]]
+        self, tree: exp.Select, node: Node, scope: Scope, outputs: list[tuple[Expr, str]]
     ) -> tuple[Node, list[tuple[str, Item]]]:
         """GROUP BY and aggregates: a projection that computes keys and arguments, the Aggregate, and the
         expressions of the SELECT list over what it keeps."""
         group = tree.args.get("group")
-        grouping = _Grouping(self, scope, node)
+        grouping = Grouping(scope, node, self.fail, self._fresh, self._item)
         for entry in self._group_entries(group, outputs, scope):
             grouping.key(entry)
         having = tree.args.get("having")
         finished = [(name, grouping.finish(e)) for e, name in outputs]
         condition = grouping.finish(having.this) if having else None
         if condition is not None and condition.type != t.BOOLEAN:
-            raise self.fail(TypeMismatch, tree, "HAVING must be true or false", "compare it")
+            raise self.fail(
+                TypeMismatch, tree.args["having"].this, "HAVING must be true or false", "compare it"
+            )
         aggregate: Node = grouping.aggregate()
         if condition is not None:
             aggregate = Select(aggregate, condition.expression)
         return aggregate, [self._item(name, typed) for name, typed in finished]
 
     def _group_entries(
-        self, group: exp.Group | None, outputs: list[tuple[Expr, str]], scope: _Scope
+        self, group: exp.Group | None, outputs: list[tuple[Expr, str]], scope: Scope
     ) -> list[Expr]:
         if group is None:
             return []
@@ -431,7 +413,7 @@ class _Binder:
         entries = []
         for entry in group.expressions:
             if isinstance(entry, exp.Literal) and not entry.is_string:
-                position = int(entry.name)
+                position = int(entry.name) if entry.name.isdigit() else 0
                 if not 1 <= position <= len(outputs):
                     raise self.fail(
                         UnknownColumn, entry, f"there is no column {position} in the SELECT list",
@@ -446,222 +428,6 @@ class _Binder:
         return entries
 
 
-class _Scope:
-    """Resolves column names against the fields of a relation."""
-
-    def __init__(self, binder: _Binder, relation: Relation) -> None:
-        self._binder = binder
-        self._fields = relation.fields
-        types = {f.column.name: f.column for f in relation.fields}
-        self.typing = Typing(lambda name: (types[name].type, types[name].nullable), binder.fail)
-
-    def has(self, name: str) -> bool:
-        return any(f.name.lower() == name.lower() for f in self._fields)
-
-    def find(self, qualifier: str | None, name: str, node: Expr) -> Field:
-        """The one field of that name, or an error that says what there is."""
-        matches = [
-            f
-            for f in self._fields
-            if f.name.lower() == name.lower()
-            and (f.qualifier.lower() == qualifier.lower() if qualifier else not f.merged)
-        ]
-        if len(matches) == 1:
-            return matches[0]
-        called = f"{qualifier}.{name}" if qualifier else name
-        if matches:
-            owners = ", ".join(f"{f.qualifier}.{f.name}" for f in matches)
-            raise self._binder.fail(
-                AmbiguousColumn, node, f"{called} could be {owners}", "write which: alias.column"
-            )
-        for columns in self._binder.refused.values():
-            for refused_name, type_name in columns.items():
-                if refused_name.lower() == name.lower():
-                    raise self._binder.fail(
-                        Unsupported, node, f"column {called} has type {type_name}",
-                        "a view can use BOOLEAN, integers, DOUBLE, DECIMAL, STRING, DATE, TIMESTAMP",
-                    )  # fmt: skip
-        offered = ", ".join(dict.fromkeys(f.name for f in self._fields))
-        raise self._binder.fail(UnknownColumn, node, f"there is no column {called}", f"there are: {offered}")
-
-    def resolve(self, tree: Expr) -> Expr:
-        """The expression over plan columns."""
-
-        def swap(node: Expr) -> Expr:
-            if isinstance(node, exp.Column) and not node.meta.get("bound"):
-                if isinstance(node.this, exp.Star):
-                    return node
-                if len(node.parts) > 2:
-                    raise self._binder.fail(
-                        Unsupported, node, f"{node.sql('spark')} has too many parts",
-                        "write alias.column",
-                    )  # fmt: skip
-                if not node.table and node.this.args.get("quoted") and node.name in self._plan_names:
-                    return node  # made by SELECT *: a plan column already
-                field = self.find(node.table or None, node.name, node)
-                made = column(field.column.name)
-                made.meta.update(node.this.meta)
-                made.meta["written"] = node
-                return made
-            return node
-
-        return tree.copy().transform(swap)
-
-    @property
-    def _plan_names(self) -> frozenset[str]:
-        return frozenset(f.column.name for f in self._fields)
-
-
-class _Grouping:
-    """Collects the keys and measures of one GROUP BY, and rewrites expressions over them."""
-
-    def __init__(self, binder: _Binder, scope: _Scope, node: Node) -> None:
-        self._binder = binder
-        self._scope = scope
-        self._node = node
-        self._inputs: list[Item] = []
-        self._keys: dict[Expr, Column] = {}
-        self._measures: dict[tuple[str, str | None], Measure] = {}
-        self._rows = self._measure("rows", None, t.BIGINT, "n")
-
-    def key(self, entry: Expr) -> None:
-        """A grouping expression."""
-        resolved = self._scope.resolve(entry)
-        if resolved in self._keys:
-            return
-        typed = self._scope.typing.type(resolved)
-        self._keys[resolved] = self._input(typed, entry.name or "key")
-
-    def aggregate(self) -> Aggregate:
-        """The operator, over a projection of what it needs."""
-        below = Project(self._node, tuple(self._inputs))
-        keys = tuple(c.name for c in self._keys.values())
-        return Aggregate(below, keys, tuple(self._measures.values()))
-
-    def finish(self, tree: Expr) -> Typed:
-        """An expression of the SELECT list, over keys and measures."""
-        made = self._rewrite(self._scope.resolve(tree))
-        columns = {c.name: c for c in self._keys.values()}
-        columns.update({m.name: m.column for m in self._measures.values()})
-
-        def column_type(name: str) -> tuple[t.Type, bool]:
-            if name not in columns:
-                raise self._binder.fail(
-                    Unsupported, tree,
-                    f"{tree.sql('spark')} is neither grouped nor aggregated",
-                    "add it to GROUP BY, or wrap it in SUM, COUNT or AVG",
-                )  # fmt: skip
-            return columns[name].type, columns[name].nullable
-
-        typing = _FinishTyping(column_type, self._binder.fail)
-        return typing.type(made)
-
-    def _rewrite(self, node: Expr) -> Expr:
-        if node in self._keys:
-            grouped = column(self._keys[node].name)
-            grouped.meta.update(node.meta)
-            return grouped
-        if isinstance(node, _AGGREGATES):
-            return self._finished(node)
-        made = node.copy()
-        for key, value in list(made.args.items()):
-            if isinstance(value, exp.Expr):
-                made.set(key, self._rewrite(value))
-            elif isinstance(value, list):
-                made.set(
-                    key,
-                    [self._rewrite(v) if isinstance(v, exp.Expr) else v for v in value],
-                )
-        return made
-
-    def _finished(self, node: Expr) -> Expr:
-        """SUM, COUNT or AVG from what is kept: SQL's SUM and AVG over no non-null value are NULL."""
-        if node.find(exp.Distinct):
-            raise self._binder.fail(
-                Unsupported, node, "DISTINCT in an aggregate is not supported yet",
-                "group by the column in a derived table first",
-            )  # fmt: skip
-        if node.expressions:
-            raise self._binder.fail(
-                Unsupported, node, f"{node.key.upper()} takes one argument", "use one column"
-            )
-        argument = node.this
-        if isinstance(node, exp.Count) and isinstance(argument, (exp.Star, exp.Literal)):
-            return column(self._rows.name)
-        if list(_aggregates_in(argument)):
-            raise self._binder.fail(
-                Unsupported, node, "an aggregate of an aggregate", "aggregate in a derived table"
-            )
-        typed = self._scope.typing.type(argument)
-        if isinstance(node, exp.Count):
-            return column(self._values(self._input(typed, "value")).name)
-        if not typed.type.is_numeric:
-            raise self._binder.fail(
-                TypeMismatch, node, f"{node.key.upper()} needs a number, not {typed.type}", "use CAST"
-            )
-        given = self._input(typed, "value")
-        values, total = self._values(given), self._sum(given)
-        if isinstance(node, exp.Sum):
-            result: Expr = column(total.name)
-        elif typed.type.kind == "decimal":
-            kind = t.avg_type(typed.type)
-            result = decimal_quotient(
-                column(total.name), total.column.type, column(values.name), t.BIGINT, kind
-            )
-        else:
-            double = t.DOUBLE.sql()
-            result = exp.Div(
-                this=exp.Cast(this=column(total.name), to=double),
-                expression=exp.Cast(this=column(values.name), to=double),
-            )
-        some = exp.GT(this=column(values.name), expression=exp.Literal.number(0))
-        return exp.Case(ifs=[exp.If(this=some, true=result)])
-
-    def _input(self, typed: Typed, wanted: str) -> Column:
-        for item in self._inputs:
-            if item.expression == typed.expression:
-                return item.column
-        _, item = self._binder._item(wanted, typed)
-        self._inputs.append(item)
-        return item.column
-
-    def _values(self, argument: Column) -> Measure:
-        """How many non-null values; for a column that is never null, how many rows."""
-        if not argument.nullable:
-            return self._rows
-        return self._measure("count", argument.name, t.BIGINT, f"{argument.name}_count")
-
-    def _sum(self, argument: Column) -> Measure:
-        kind = t.sum_type(argument.type)
-        total = self._measure("sum", argument.name, kind, f"{argument.name}_sum")
-        if kind == t.DOUBLE:
-            self._measure("mass", argument.name, t.DOUBLE, f"{argument.name}_mass")
-            self._measure("magnitude", argument.name, t.DOUBLE, f"{argument.name}_magnitude")
-        return total
-
-    def _measure(self, function: str, argument: str | None, kind: t.Type, wanted: str) -> Measure:
-        found = self._measures.get((function, argument))
-        if found is None:
-            made = Column(self._binder._fresh(wanted), kind, nullable=False)
-            found = Measure(made, function, argument)  # type: ignore[arg-type]
-            self._measures[function, argument] = found
-        return found
-
-
-class _FinishTyping(Typing):
-    """Types finished aggregates too: they hold the one function that SQL text cannot."""
-
-    def _anonymous(self, node: exp.Anonymous) -> Typed:
-        if not columns_of(node):
-            raise self._refusal(node)
-        precision, scale = (int(e.name) for e in node.expressions[2:4])
-        return Typed(node, t.decimal(precision, scale), True)
-
-
 def _spark_name(entry: Expr) -> str:
     text = entry.sql("spark")
     return text.replace("COUNT(*)", "count(1)") if isinstance(entry, exp.Count) else text.lower()
-
-
-def _aggregates_in(tree: Expr) -> list[Expr]:
-    return [n for n in tree.find_all(*_AGGREGATES) if not isinstance(n.parent, exp.Window)]

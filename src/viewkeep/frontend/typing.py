@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, datetime
 
 from sqlglot import exp
 
@@ -56,7 +57,9 @@ def decimal_quotient(
     above, below = t.as_decimal(numerator_type), t.as_decimal(denominator_type)
     sizes = (result, above, below)
     numbers = [exp.Literal.number(n) for s in sizes for n in (s.precision, s.scale)]
-    return exp.Anonymous(this=QUOTIENT, expressions=[numerator.copy(), denominator.copy(), *numbers])
+    made = exp.Anonymous(this=QUOTIENT, expressions=[numerator.copy(), denominator.copy(), *numbers])
+    made.meta["made"] = True  # by us: a user cannot call it
+    return made
 
 
 @dataclass(frozen=True)
@@ -302,6 +305,8 @@ class Typing:
         return Typed(made, left.type, True)
 
     def _trycast(self, node: exp.TryCast) -> Typed:
+        if node.args.get("safe"):
+            raise self._refusal(node)  # TRY_CAST, which is NULL where CAST fails
         return self._cast(node)  # how sqlglot reads CAST in this dialect
 
     def _cast(self, node: exp.Cast) -> Typed:
@@ -314,6 +319,8 @@ class Typing:
             )  # fmt: skip
         exact = inner.type == t.NULL or inner.type == target or _same_on_every_engine(inner.type, target)
         literal = isinstance(node.this, exp.Literal) and target in (t.DATE, t.TIMESTAMP)
+        if literal:
+            self._moment(node.this, target)
         if not (exact or literal):
             raise self._fail(
                 Unsupported, node, f"CAST from {inner.type} to {target} differs between engines",
@@ -354,9 +361,8 @@ class Typing:
         self._need(node.this, inner, t.STRING)
         start, length = node.args.get("start"), node.args.get("length")
         bounds = [b for b in (start, length) if b is not None]
-        if not all(isinstance(b, exp.Literal) and not b.is_string for b in bounds) or (
-            start is None or int(start.name) < 1
-        ):
+        whole = all(isinstance(b, exp.Literal) and b.name.isdigit() for b in bounds)
+        if not whole or start is None or int(start.name) < 1:
             raise self._fail(
                 Unsupported, node, "SUBSTRING needs a start of 1 or more and literal bounds",
                 "write SUBSTRING(column, 1, 3)",
@@ -375,6 +381,17 @@ class Typing:
         return Typed(type(node)(this=inner.expression), t.INT, inner.nullable)
 
     # --- helpers ---
+
+    def _moment(self, node: exp.Literal, kind: Type) -> None:
+        """A date or timestamp must be written out: engines read 'today' and short forms differently."""
+        try:
+            made = date.fromisoformat if kind == t.DATE else datetime.fromisoformat
+            made(node.name)
+        except ValueError as problem:
+            raise self._fail(
+                TypeMismatch, node, f"{node.name!r} is no {kind}",
+                "write 2026-01-31, or 2026-01-31 12:30:00 for a timestamp",
+            ) from problem  # fmt: skip
 
     def _need(self, node: Expr, typed: Typed, wanted: Type) -> None:
         if typed.type not in (wanted, t.NULL):
@@ -395,6 +412,9 @@ class Typing:
                 else p
                 for p in typed
             ]
+            for p in typed:
+                if isinstance(p.expression, exp.Cast) and isinstance(p.expression.this, exp.Literal):
+                    self._moment(p.expression.this, moment)
         if self._common_or_none(typed) is None:
             kinds = ", ".join(str(k) for k in dict.fromkeys(p.type for p in typed))
             raise self._fail(

@@ -24,6 +24,7 @@ SEQ = ":seq"
 SIGN = ":sign"
 NET_KIND = ":net"
 LAST = ":last"
+_FIRST, _FINAL, _BALANCE = ":first", ":final", ":balance"
 KINDS = ("insert", "delete", "update", "duplicate")
 
 
@@ -45,20 +46,20 @@ def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.
     )
     edges = exp.select(
         *(_quoted(k) for k in table.key),
-        exp.alias_(exp.ArgMin(this=row, expression=order), "first"),
-        exp.alias_(exp.ArgMax(this=row.copy(), expression=order.copy()), "last"),
-        exp.alias_(exp.Sum(this=_quoted(SIGN)), "balance"),
+        exp.alias_(exp.ArgMin(this=row, expression=order), _FIRST, quoted=True),
+        exp.alias_(exp.ArgMax(this=row.copy(), expression=order.copy()), _FINAL, quoted=True),
+        exp.alias_(exp.Sum(this=_quoted(SIGN)), _BALANCE, quoted=True),
         exp.alias_(exp.Max(this=_quoted(SEQ)), LAST, quoted=True),
     ).from_(exp.Subquery(this=log, alias=_alias("events")))
     edges = edges.group_by(*(_quoted(k) for k in table.key))
-    was, is_ = _has("first", -1), _has("last", 1)
-    moved: list[Expr] = [differs(_field("first", n), _field("last", n)) for n in others]
+    was, is_ = _has(_FIRST, -1), _has(_FINAL, 1)
+    moved: list[Expr] = [differs(_field(_FIRST, n), _field(_FINAL, n)) for n in others]
     changed = disjunction(moved) if moved else exp.false()
     before = exp.Case(
         ifs=[exp.If(this=was.copy(), true=exp.Literal.number(1))], default=exp.Literal.number(0)
     )
     after = exp.Case(ifs=[exp.If(this=is_.copy(), true=exp.Literal.number(1))], default=exp.Literal.number(0))
-    rows = exp.Add(this=_of("edges", "balance"), expression=before)
+    rows = exp.Add(this=_of("edges", _BALANCE), expression=before)
     kind = exp.Case(
         ifs=[
             _if(exp.NEQ(this=exp.Paren(this=rows), expression=after), "duplicate"),
@@ -70,8 +71,8 @@ def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.
         default=exp.Literal.string("none"),
     )
     outputs: list[Expr] = [_quoted(k) for k in table.key]
-    outputs += [exp.alias_(_only_if(is_, _field("last", n)), n, quoted=True) for n in others]
-    outputs += [exp.alias_(_only_if(was, _field("first", n)), pre_name(n), quoted=True) for n in others]
+    outputs += [exp.alias_(_only_if(is_, _field(_FINAL, n)), n, quoted=True) for n in others]
+    outputs += [exp.alias_(_only_if(was, _field(_FIRST, n)), pre_name(n), quoted=True) for n in others]
     outputs.append(exp.alias_(kind, NET_KIND, quoted=True))
     outputs.append(_quoted(LAST))
     query = exp.select(*outputs).from_(exp.Subquery(this=edges, alias=_alias("edges")))

@@ -27,7 +27,7 @@ from viewkeep.algebra.nodes import (
     passing,
     pre_column,
 )
-from viewkeep.algebra.types import DOUBLE
+from viewkeep.algebra.types import BIGINT, DOUBLE, MAX_PRECISION, Type, decimal
 from viewkeep.idiff.changes import KIND_COLUMN, diffs_of, literal, rows_after, rows_before
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.compare import as_pre
@@ -112,7 +112,7 @@ def _contribution(measure: Measure, sign: int) -> Expr:
         null = exp.Is(this=value, expression=exp.Null())
         counted = exp.Case(ifs=[exp.If(this=null, true=exp.Literal.number(0))], default=unit)
         return exp.Cast(this=counted, to=measure.column.type.sql())
-    value = exp.Cast(this=value, to=measure.column.type.sql())
+    value = exp.Cast(this=value, to=_delta_type(measure).sql())
     if measure.function in ("mass", "magnitude"):
         value = exp.Abs(this=value)
     return exp.Neg(this=value) if sign < 0 and measure.function != "magnitude" else value
@@ -197,4 +197,10 @@ def _number(value: float) -> Expr:
 
 
 def _named(measure: Measure, prefix: str) -> Column:
-    return Column(prefix + measure.name, measure.column.type, nullable=False)
+    return Column(prefix + measure.name, _delta_type(measure), nullable=False)
+
+
+def _delta_type(measure: Measure) -> Type:
+    """Wide enough for a difference of two sums: old and new may fit a BIGINT where new - old does not."""
+    is_integer_sum = measure.function == "sum" and measure.column.type == BIGINT
+    return decimal(MAX_PRECISION, 0) if is_integer_sum else measure.column.type

@@ -3,14 +3,14 @@
     meta    the format, and the number of the last logged statement
     views   one row a view: its definition and its watermark, the last statement that it shows
     tables  foreign keys, which DuckDB itself would enforce too eagerly to be declared there
-    log:T   the modification log of base table T          v:rows, v:cache_1  what view v stores
+    log:T   the modification log of base table T       view:V:rows, view:V:cache_1  what view V stores
 
 View, caches and watermark move in one transaction.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -35,7 +35,7 @@ class Entry:
 
 def target_table(view: str, target: str) -> exp.Table:
     """Where a target of a view is stored."""
-    return exp.table_(f"{view.lower()}:{target}", db=SCHEMA, quoted=True)
+    return exp.table_(f"view:{view.lower()}:{target}", db=SCHEMA, quoted=True)
 
 
 class Store:
@@ -67,6 +67,7 @@ class Store:
         try:
             row = self._con.execute("SELECT value FROM viewkeep.meta WHERE key = 'format'").fetchone()
             self._con.execute("SELECT name, position, doc, watermark, refreshed FROM viewkeep.views LIMIT 0")
+            self._con.execute("SELECT name, doc FROM viewkeep.tables LIMIT 0")
         except duckdb.Error as problem:
             raise CorruptCatalog(
                 f"the schema viewkeep is not as viewkeep left it: {problem}",
@@ -95,6 +96,11 @@ class Store:
             raise CorruptCatalog(
                 f"view {view} is not registered any more", hint="was it dropped by another session?"
             )
+        if row[0] is None or row[0] > self.last_seq():
+            raise CorruptCatalog(
+                f"the watermark of view {view} is {row[0]}, past the last logged statement",
+                hint=f"drop view {view} and create it again; base tables are not affected",
+            )
         return int(row[0])
 
     def add_view(self, view: View, watermark: int) -> None:
@@ -117,6 +123,12 @@ class Store:
 
     def last_seq(self) -> int:
         row = self._con.execute("SELECT value FROM viewkeep.meta WHERE key = 'seq'").fetchone()
+        if row is None or row[0] is None:
+            raise CorruptCatalog(
+                "the number of the last logged statement is lost",
+                hint="restore the file from a backup, or DROP SCHEMA viewkeep CASCADE and create the views "
+                "again; base tables are not affected",
+            )
         return int(row[0])
 
     def next_seq(self) -> int:
@@ -125,7 +137,27 @@ class Store:
         return seq
 
     def start_log(self, table: Table) -> None:
+        """A log with all columns of the table, those included that were added since it was started."""
         create_log(self._con, table)
+        there = {name.lower() for name in self._log_columns(table.name)}
+        for column in table.columns:
+            if column.name.lower() not in there:
+                definition = exp.ColumnDef(
+                    this=exp.to_identifier(column.name, quoted=True), kind=column.type.sql()
+                )
+                alter = exp.Alter(this=log_table(table.name), kind="TABLE", actions=[definition])
+                self._con.execute(to_sql(alter))
+
+    def logged(self, table: Table) -> Table:
+        """A table with the columns that its log has: no view reads others."""
+        there = {name.lower() for name in self._log_columns(table.name)}
+        return replace(table, columns=tuple(c for c in table.columns if c.name.lower() in there))
+
+    def _log_columns(self, table: str) -> list[str]:
+        rows = self._con.execute(
+            "SELECT name FROM pragma_table_info(?)", [to_sql(log_table(table))]
+        ).fetchall()
+        return [name for (name,) in rows]
 
     def stop_log(self, table: str) -> None:
         self._con.execute(to_sql(exp.Drop(tables=[log_table(table)], kind="TABLE", exists=True)))

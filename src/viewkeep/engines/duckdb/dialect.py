@@ -62,9 +62,32 @@ def _quotient(node: exp.Anonymous) -> exp.Expr:
     signed = exp.Case(
         ifs=[exp.If(this=negative, true=exp.Neg(this=exp.Paren(this=size)))], default=size.copy()
     )
-    unit = exp.Cast(this=exp.Literal.number(f"{10**-scale:.{scale}f}"), to=_decimal(scale + 1, scale))
-    value = exp.Mul(this=exp.Cast(this=signed, to=_decimal(38 - scale, 0)), expression=unit)
-    return exp.Cast(this=value, to=_decimal(precision, scale))
+    if not scale:
+        return exp.Cast(this=signed, to=_decimal(precision, 0))
+    # the digits as text with a point put in: DuckDB multiplies no decimals of more than 38 digits
+    digits = exp.Anonymous(
+        this="lpad",
+        expressions=[
+            exp.Cast(this=exp.Abs(this=signed), to=exp.DataType.build("VARCHAR")),
+            exp.Literal.number(39),
+            exp.Literal.string("0"),
+        ],
+    )
+    whole = exp.Anonymous(this="left", expressions=[digits, exp.Literal.number(39 - scale)])
+    fraction = exp.Anonymous(this="right", expressions=[digits.copy(), exp.Literal.number(scale)])
+    sign = exp.Case(
+        ifs=[exp.If(this=negative.copy(), true=exp.Literal.string("-"))], default=exp.Literal.string("")
+    )
+    text = exp.DPipe(
+        this=exp.DPipe(
+            this=exp.DPipe(this=sign, expression=whole, safe=True),
+            expression=exp.Literal.string("."),
+            safe=True,
+        ),
+        expression=fraction,
+        safe=True,
+    )
+    return exp.Cast(this=text, to=_decimal(precision, scale))
 
 
 def _unscaled(value: exp.Expr, scale: int) -> exp.Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from viewkeep.engines.initial import fill_queries, shown
 from viewkeep.engines.report import check_tables, kinds_present, refreshed, verification
 from viewkeep.errors import (
     AlreadyExists,
+    CorruptCatalog,
     DependentViews,
     DuplicateKey,
     EngineError,
@@ -115,32 +116,47 @@ class DuckDBEngine:
             self._con.execute("BEGIN")
             try:
                 yield
+                self._con.execute("COMMIT")
             except BaseException:
-                self._con.execute("ROLLBACK")
+                with suppress(duckdb.TransactionException):  # a COMMIT that failed may have ended it
+                    self._con.execute("ROLLBACK")
                 raise
-            self._con.execute("COMMIT")
 
     # --- base tables ---
 
     def qualify(self, name: str) -> str:
-        return name
+        """The name as the catalog has it: R, r and main.r may be one table."""
+        parts = name.split(".")
+        with self._lock:
+            found = self._con.execute(
+                "SELECT table_schema, table_name FROM information_schema.tables "
+                "WHERE lower(table_name) = lower(?) AND table_catalog = current_database() "
+                "AND lower(table_schema) = lower(?)",
+                [parts[-1], parts[-2] if len(parts) > 1 else "main"],
+            ).fetchone()
+        if found is None:
+            return name
+        return str(found[1]) if found[0] == "main" else f"{found[0]}.{found[1]}"
 
     def find_table(self, name: str) -> Table | None:
         try:
-            rows = self._con.execute('SELECT name, type, "notnull", pk FROM pragma_table_info(?)', [name])
-            found = rows.fetchall()
+            with self._lock:
+                found = self._con.execute(
+                    'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', [name]
+                ).fetchall()
         except duckdb.CatalogException:
             return None
         columns, refused, key = [], {}, []
         for column_name, type_name, required, in_key in found:
             kind = _parse_type(type_name)
-            if kind is None:
+            if kind is None or ":" in column_name:  # such names are viewkeep's own, next to the user's
                 refused[column_name] = type_name
                 continue
             columns.append(TableColumn(column_name, kind, not required))
             if in_key:
                 key.append(column_name)
-        doc = self._store.table_doc(name)
+        with self._lock:
+            doc = self._store.table_doc(name)
         return Table(name, tuple(columns), tuple(key), doc.foreign_keys if doc else (), refused)
 
     def create_table(self, tree: exp.Create, table: Table) -> None:
@@ -193,14 +209,15 @@ class DuckDBEngine:
 
     def run_dml(self, tree: exp.Expr, text: str) -> Result:
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-        name = ".".join(part.name for part in target.parts)
+        name = self.qualify(".".join(part.name for part in target.parts))
         table = self.find_table(name)
         if table is None:
             raise UnknownTable(f"there is no table {name}", hint="create it first; views are read-only")
         with self._transaction():
             try:
                 if self._is_tracked(table.name):
-                    count = run_captured(self._con, tree, table, self._store.next_seq())
+                    logged = self._store.logged(table)
+                    count = run_captured(self._con, tree, logged, self._store.next_seq())
                 else:
                     count = int(self._con.execute(to_sql(tree)).fetchone()[0])
             except duckdb.Error as problem:
@@ -217,7 +234,8 @@ class DuckDBEngine:
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         try:
-            frame = self._con.sql(to_sql(tree)).to_arrow_table()
+            with self._lock:
+                frame = self._con.sql(to_sql(tree)).to_arrow_table()
         except duckdb.Error as problem:
             raise self._translated(problem) from problem
         columns = tuple(frame.column_names)
@@ -231,9 +249,10 @@ class DuckDBEngine:
                 raise DependentViews(
                     f"table {name} is read by a view", hint="drop the views that read it first"
                 )
-        cursor = self._checked(text if isinstance(tree, exp.Command) else to_sql(tree))
-        columns = tuple(d[0] for d in cursor.description or ())
-        return Result("dml", columns, tuple(map(tuple, cursor.fetchall())), "done")
+        with self._lock:
+            cursor = self._checked(text if isinstance(tree, exp.Command) else to_sql(tree))
+            columns = tuple(d[0] for d in cursor.description or ())
+            return Result("dml", columns, tuple(map(tuple, cursor.fetchall())), "done")
 
     def _checked(self, sql: str) -> Any:
         try:
@@ -248,6 +267,11 @@ class DuckDBEngine:
                 text.splitlines()[0], hint="a key names one row: update that row, or use another key"
             )
         first, _, rest = text.partition("\n")
+        if isinstance(problem, duckdb.CatalogException) and ("name view:" in first or "name log:" in first):
+            return CorruptCatalog(
+                f"what viewkeep stored is not there any more: {first}",
+                hint="drop the view and create it again; base tables are not affected",
+            )
         if isinstance(problem, duckdb.CatalogException) and "does not exist" in first:
             return UnknownTable(first, hint="create it first, or check the spelling")
         return EngineError(first, hint=rest.strip() or "correct the statement and run it again")
@@ -255,7 +279,8 @@ class DuckDBEngine:
     # --- views ---
 
     def views(self) -> list[View]:
-        return [entry.view for entry in self._store.entries()]
+        with self._lock:
+            return [entry.view for entry in self._store.entries()]
 
     def create_view(
         self,
@@ -288,11 +313,12 @@ class DuckDBEngine:
         return rows
 
     def _exists(self, name: str) -> bool:
-        row = self._con.execute(
-            "SELECT count(*) FROM information_schema.tables WHERE lower(table_name) = lower(?) "
-            "AND table_catalog = current_database() AND table_schema = current_schema()",
-            [name.rpartition(".")[2]],
-        ).fetchone()
+        with self._lock:
+            row = self._con.execute(
+                "SELECT count(*) FROM information_schema.tables WHERE lower(table_name) = lower(?) "
+                "AND table_catalog = current_database() AND table_schema = current_schema()",
+                [name.rpartition(".")[2]],
+            ).fetchone()
         return bool(row[0])
 
     def _fill(self, view: View, compiled: Compiled, names: DuckDBNames, progress: Progress) -> int:
@@ -330,10 +356,13 @@ class DuckDBEngine:
     ) -> list[Refresh]:
         for view, _ in views:
             check_tables(view, self.find_table)
-        with self._transaction():
-            upto = self._store.last_seq()
-            done = [self._refresh(view, compiled, full, upto, progress) for view, compiled in views]
-            self._trim({table.name for view, _ in views for table in view.tables})
+        try:
+            with self._transaction():
+                upto = self._store.last_seq()
+                done = [self._refresh(view, made, full, upto, progress) for view, made in views]
+                self._trim({table.name for view, _ in views for table in view.tables})
+        except duckdb.Error as problem:
+            raise self._translated(problem) from problem
         return done
 
     def _refresh(self, view: View, compiled: Compiled, full: bool, upto: int, progress: Progress) -> Refresh:
@@ -413,10 +442,12 @@ class DuckDBEngine:
 
     def verify(self, view: View, compiled: Compiled) -> Verification:
         check_tables(view, self.find_table)
-        names = DuckDBNames(view.name, view.tables)
         with self._transaction():
+            whole = tuple(self._store.logged(self.find_table(x.name) or x) for x in view.tables)
+            names = DuckDBNames(view.name, whole)
             after, upto = self._store.watermark(view.name), self._store.last_seq()
-            present, _ = self._net(view, names, after, upto)
+            # the query as the user wrote it may name columns that the maintained plan has pruned
+            present, _ = self._net(replace(view, tables=whole), names, after, upto)
             changed = frozenset(name for name, kinds in present.items() if kinds)
             bound = compiled.steps[0][1]
             recomputed = Renderer(_AsOf(names, changed)).query(bound)
@@ -429,6 +460,10 @@ class DuckDBEngine:
             )
 
     def standing(self, view: View, compiled: Compiled) -> Standing:
+        with self._lock:
+            return self._standing(view)
+
+    def _standing(self, view: View) -> Standing:
         entry = next(e for e in self._store.entries() if e.view.name == view.name)
         count = exp.select(exp.Count(this=exp.Star())).from_(base_table(view.name))
         rows = int(self._con.execute(to_sql(count)).fetchone()[0])

@@ -1,0 +1,101 @@
+"""Where the leaves of a plan are on Spark: base tables and targets, each pinned to a version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from viewkeep.algebra.nodes import Scan
+from viewkeep.catalog.models import same_table
+from viewkeep.store import delta
+
+
+class SparkNames:
+    """Where the leaves of a plan are: base tables and targets, each pinned to a version."""
+
+    def __init__(
+        self,
+        view: str,
+        before: Mapping[str, int],
+        after: Mapping[str, int],
+        targets: Mapping[str, int | None] | None = None,
+    ) -> None:
+        self._view = view
+        self._before = before
+        self._after = after
+        self._targets = targets or {}
+
+    def table(self, scan: Scan) -> exp.Expr:
+        versions = self._before if scan.state == "pre" else self._after
+        return versioned(scan.table, versions.get(scan.table))
+
+    def net(self, table: str) -> exp.Expr:
+        return exp.table_(temporary(f"net_{table}"), quoted=True)
+
+    def ref(self, name: str) -> exp.Expr:
+        return exp.table_(temporary(name), quoted=True)
+
+    def stored(self, target: str) -> exp.Expr:
+        return delta.storage(self._view, target, self._targets.get(target))
+
+
+def versioned(name: str, version: int | None) -> exp.Table:
+    """A base table by its name, as of a version."""
+    parts = name.split(".")
+    padded = [None] * (3 - len(parts)) + list(parts)
+    table = exp.table_(padded[2] or "", db=padded[1], catalog=padded[0], quoted=True)
+    return delta.at_version(table, version) if version is not None else table
+
+
+def temporary(name: str) -> str:
+    return "viewkeep_" + "".join(c if c.isalnum() else "_" for c in name)
+
+
+def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
+    """The user's query with each base table as of a version. CTE names are not tables."""
+
+    copied = query.copy()
+    ctes = {id(node) for node in copied.find_all(exp.Table) if _means_cte(node)}
+
+    def pin(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Table) and id(node) not in ctes:
+            name = same_table(".".join(part.name for part in node.parts), versions)
+            if name is not None:
+                made = versioned(name, versions[name])
+                made.set("alias", node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name)))
+                return made
+        return node
+
+    made = copied.transform(pin, copy=False)
+    assert isinstance(made, exp.Query)
+    return made
+
+
+def _means_cte(table: exp.Table) -> bool:
+    """Whether a name means a CTE. In the body of a CTE its own name, and later ones, mean tables."""
+    inside: exp.Expr | None = table
+    while inside is not None and not table.db:
+        clause = inside.args.get("with_")
+        if clause is not None:
+            names = [cte.alias.lower() for cte in clause.expressions]
+            at = next((n for n, cte in enumerate(clause.expressions) if _within(table, cte)), len(names))
+            if table.name.lower() in names[:at]:
+                return True
+        inside = inside.parent
+    return False
+
+
+def _within(node: exp.Expr, whole: exp.Expr) -> bool:
+    at: exp.Expr | None = node
+    while at is not None and at is not whole:
+        at = at.parent
+    return at is whole
+
+
+def bare(name: str) -> exp.Column:
+    return exp.Column(this=exp.to_identifier(name, quoted=True))
+
+
+def of(alias: str, name: str) -> exp.Column:
+    return exp.Column(this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias))

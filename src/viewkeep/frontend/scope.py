@@ -1,0 +1,110 @@
+"""Names in a query: what a FROM clause offers, and what a column name means in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from viewkeep.algebra.expressions import Expr, column
+from viewkeep.algebra.nodes import Column, Node
+from viewkeep.errors import AmbiguousColumn, UnknownColumn, Unsupported, ViewkeepError
+from viewkeep.frontend.typing import Typing
+
+# makes an error at a syntax node's place: class, node, message, hint
+Fail = Callable[[type[ViewkeepError], Expr, str, str], ViewkeepError]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column that a FROM clause offers under a qualifier. Merged away by USING: only by qualifier."""
+
+    qualifier: str
+    name: str
+    column: Column
+    merged: bool = False
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A bound FROM item or query: a plan, and the names by which its columns can be called."""
+
+    node: Node
+    fields: tuple[Field, ...]
+    first: tuple[str, ...] = ()  # plan columns that SELECT * shows before all others
+
+    def starred(self) -> list[Field]:
+        """What SELECT * shows: columns shared by USING or NATURAL come first, and once."""
+        own = [f for f in self.fields if not f.merged]
+        return [f for name in self.first for f in own if f.column.name == name] + [
+            f for f in own if f.column.name not in self.first
+        ]
+
+
+class Scope:
+    """Resolves column names against the fields of a relation."""
+
+    def __init__(self, relation: Relation, fail: Fail, refused: Mapping[str, Mapping[str, str]]) -> None:
+        """`refused`: for each alias the columns that are there, but of a type that views cannot have."""
+        self._fail = fail
+        self._refused = refused
+        self._fields = relation.fields
+        types = {f.column.name: f.column for f in relation.fields}
+        self.typing = Typing(lambda name: (types[name].type, types[name].nullable), fail)
+
+    def has(self, name: str) -> bool:
+        return any(f.name.lower() == name.lower() for f in self._fields)
+
+    def find(self, qualifier: str | None, name: str, node: Expr) -> Field:
+        """The one field of that name, or an error that says what there is."""
+        matches = [
+            f
+            for f in self._fields
+            if f.name.lower() == name.lower()
+            and (f.qualifier.lower() == qualifier.lower() if qualifier else not f.merged)
+        ]
+        if len(matches) == 1:
+            return matches[0]
+        called = f"{qualifier}.{name}" if qualifier else name
+        if matches:
+            owners = ", ".join(f"{f.qualifier}.{f.name}" for f in matches)
+            raise self._fail(
+                AmbiguousColumn, node, f"{called} could be {owners}", "write which: alias.column"
+            )
+        for columns in self._refused.values():
+            for refused_name, type_name in columns.items():
+                if refused_name.lower() == name.lower():
+                    raise self._fail(
+                        Unsupported, node, f"column {called} has type {type_name}",
+                        "a view can use BOOLEAN, integers, DOUBLE, DECIMAL, STRING, DATE, TIMESTAMP",
+                    )  # fmt: skip
+        offered = ", ".join(dict.fromkeys(f.name for f in self._fields))
+        raise self._fail(UnknownColumn, node, f"there is no column {called}", f"there are: {offered}")
+
+    def resolve(self, tree: Expr) -> Expr:
+        """The expression over plan columns."""
+
+        def swap(node: Expr) -> Expr:
+            if isinstance(node, exp.Column) and not node.meta.get("bound"):
+                if isinstance(node.this, exp.Star):
+                    raise self._fail(Unsupported, node, "* stands alone in a SELECT list", "name a column")
+                if len(node.parts) > 2:
+                    raise self._fail(
+                        Unsupported, node, f"{node.sql('spark')} has too many parts",
+                        "write alias.column",
+                    )  # fmt: skip
+                if not node.table and node.this.args.get("quoted") and node.name in self._plan_names:
+                    return node  # made by SELECT *: a plan column already
+                field = self.find(node.table or None, node.name, node)
+                made = column(field.column.name)
+                made.meta.update(node.this.meta)
+                made.meta["written"] = node
+                return made
+            return node
+
+        return tree.copy().transform(swap)
+
+    @property
+    def _plan_names(self) -> frozenset[str]:
+        return frozenset(f.column.name for f in self._fields)
