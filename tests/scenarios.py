@@ -29,7 +29,7 @@ VIEWS = {
     "cost": "SELECT did, SUM(price) AS cost FROM parts NATURAL JOIN devices_parts NATURAL JOIN devices "
     "WHERE category = 'phone' GROUP BY did",
     "star": "SELECT * FROM devices",
-    "star_join": "SELECT dp.*, p.price FROM devices_parts dp JOIN parts p USING (pid)",
+    "star_join": "SELECT dp.*, p.price FROM devices_parts dp JOIN parts p ON dp.pid = p.pid",
     "no_key": "SELECT category FROM devices",
     "no_key_join": "SELECT p.price FROM parts p JOIN devices_parts dp ON p.pid = dp.pid",
     "expressions": "SELECT pid, price * 2 AS twice, price + 1 AS more, -price AS negative, "

@@ -483,7 +483,6 @@ def in_threads(count: int, work: object) -> list[BaseException]:
 THREADS = "the one DuckDB connection is used outside the lock: ResourceInUseException"
 
 
-@pytest.mark.xfail(strict=True, reason=THREADS)
 def test_two_threads_refresh_at_once(vk: viewkeep.Connection) -> None:
     view(vk, "v", COST)
     view(vk, "w", SPJ)

@@ -203,6 +203,21 @@ def test_nothing_of_viewkeep_shows_in_the_users_session(vk: viewkeep.Connection,
     assert vk.sql("SELECT * FROM cost").df().columns == ["did", "cost", "n"]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM devices_parts dp JOIN parts p USING (pid)",
+        "SELECT dp.*, p.price FROM devices_parts dp JOIN parts p USING (pid)",
+        "SELECT p.*, dp.did FROM devices_parts dp JOIN parts p USING (pid)",
+        "SELECT * FROM parts NATURAL JOIN devices_parts",
+    ],
+)
+def test_a_star_means_what_spark_means_by_it(vk: viewkeep.Connection, spark: Any, query: str) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    assert spark.table("v").columns == spark.sql(query).columns
+    assert rows(spark, "SELECT * FROM v") == rows(spark, query)
+
+
 def test_views_are_not_written_to_and_mistakes_have_a_place(vk: viewkeep.Connection) -> None:
     vk.sql(f"CREATE MATERIALIZED VIEW spj AS {SPJ}")
     with pytest.raises(Unsupported, match="materialized view"):

@@ -154,12 +154,10 @@ def test_an_update_and_a_second_row_are_a_duplicate(con: Any) -> None:
 # Delta tables have no enforced keys: rows are appended first, and the ones they replace are deleted after.
 
 
-@pytest.mark.xfail(strict=True, reason="only the sign of the last event says whether a row is there")
 def test_a_new_row_that_comes_before_the_old_one_goes_is_an_update(con: Any) -> None:
     assert net(con, (1, 1, 1, 6, "x"), (2, -1, 1, 5, "x")) == {1: ("update", (5, "x"), (6, "x"))}
 
 
-@pytest.mark.xfail(strict=True, reason="only the sign of the last event says whether a row is there")
 def test_a_duplicate_of_which_one_went_again_is_the_other(con: Any) -> None:
     assert net(con, (1, 1, 1, 5, "x"), (2, 1, 1, 6, "x"), (3, -1, 1, 5, "x")) == {
         1: ("insert", NONE, (6, "x"))

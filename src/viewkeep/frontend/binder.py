@@ -339,8 +339,9 @@ class _Binder:
     def _star(self, entry: Expr, relation: Relation, tree: exp.Select) -> list[tuple[Expr, str]]:
         qualifier = entry.table if isinstance(entry, exp.Column) else ""
         fields = relation.starred()
-        if qualifier:
-            fields = [f for f in relation.fields if f.qualifier.lower() == qualifier.lower()]
+        if qualifier:  # a column that USING merged away is still its table's, and comes first
+            hidden = [f for f in relation.fields if f.merged]
+            fields = [f for f in hidden + fields if f.qualifier.lower() == qualifier.lower()]
         if not fields:
             raise self.fail(UnknownTable, entry, f"nothing in FROM is called {qualifier}", "check the alias")
         for alias, columns in self.refused.items():

@@ -1,11 +1,14 @@
 """From a modification log to net changes: what happened to each key between two versions, in one row.
 
 A log has one row an event: SEQ orders events, SIGN is -1 for a row as it was and +1 for a row as it became,
-and the table's columns. Events of one statement share a SEQ. The net relation has the key, every other
-column after (`c`) and before (`pre:c`), and NET_KIND. It is effective: only first and last state count, so
+and the table's columns. The net relation has the key, every other column after (`c`) and before (`pre:c`),
+and NET_KIND. It is effective: it says only what is different in the end, so
 
     delete then insert of a key is an update     insert then delete is nothing
     an update of the key is a delete and an insert, since its two events have different keys
+
+Rows that come and go cancel by their values, whatever the order. Counting only the first and the last event
+would be wrong where keys are not enforced: a new row appended before the old one is deleted ends in a delete.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from sqlglot import exp
 from viewkeep.algebra.expressions import (
     Expr,
     differs,
-    disjunction,
     pre_name,
 )
 from viewkeep.catalog.models import Table
@@ -24,7 +26,7 @@ SEQ = ":seq"
 SIGN = ":sign"
 NET_KIND = ":net"
 LAST = ":last"
-_FIRST, _FINAL, _BALANCE = ":first", ":final", ":balance"
+_GONE, _COME, _TIMES, _BALANCE = ":gone", ":come", ":times", ":balance"
 KINDS = ("insert", "delete", "update", "duplicate")
 
 
@@ -32,47 +34,43 @@ def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.
     """The net changes of a table from the events that `log` selects (SEQ, SIGN, and all columns).
 
     With `all_keys`, keys that end as they began stay, as kind `none`. LAST is the last event's SEQ. A key
-    for which rows do not add up to none or one is of kind `duplicate`: at some time it was no key.
-
-    One grouping by key: the first event says what the row was, if its sign is -1, and the last what it
-    became, if its sign is +1. Within a statement, rows that go come before rows that come.
+    that ends with more rows, or began with more, than one is of kind `duplicate`.
     """
     others = non_keys(table)
-    order = exp.Add(
-        this=exp.Mul(this=_quoted(SEQ), expression=exp.Literal.number(4)), expression=_quoted(SIGN)
-    )
+    names = [*table.key, *others]
+    rows = exp.select(
+        *(_quoted(n) for n in names),
+        exp.alias_(exp.Sum(this=_quoted(SIGN)), _TIMES, quoted=True),
+        exp.alias_(exp.Max(this=_quoted(SEQ)), LAST, quoted=True),
+    ).from_(exp.Subquery(this=log, alias=_alias("events")))
+    rows = rows.group_by(*(_quoted(n) for n in names))
     row = exp.Struct(
-        expressions=[exp.PropertyEQ(this=_identifier(n), expression=_quoted(n)) for n in (SIGN, *others)]
+        expressions=[exp.PropertyEQ(this=_identifier(n), expression=_quoted(n)) for n in (_TIMES, *others)]
     )
     edges = exp.select(
         *(_quoted(k) for k in table.key),
-        exp.alias_(exp.ArgMin(this=row, expression=order), _FIRST, quoted=True),
-        exp.alias_(exp.ArgMax(this=row.copy(), expression=order.copy()), _FINAL, quoted=True),
-        exp.alias_(exp.Sum(this=_quoted(SIGN)), _BALANCE, quoted=True),
-        exp.alias_(exp.Max(this=_quoted(SEQ)), LAST, quoted=True),
-    ).from_(exp.Subquery(this=log, alias=_alias("events")))
+        exp.alias_(exp.ArgMin(this=row, expression=_quoted(_TIMES)), _GONE, quoted=True),
+        exp.alias_(exp.ArgMax(this=row.copy(), expression=_quoted(_TIMES)), _COME, quoted=True),
+        exp.alias_(exp.Sum(this=exp.Abs(this=_quoted(_TIMES))), _BALANCE, quoted=True),
+        exp.alias_(exp.Max(this=_quoted(LAST)), LAST, quoted=True),
+    ).from_(exp.Subquery(this=rows, alias=_alias("rows")))
     edges = edges.group_by(*(_quoted(k) for k in table.key))
-    was, is_ = _has(_FIRST, -1), _has(_FINAL, 1)
-    moved: list[Expr] = [differs(_field(_FIRST, n), _field(_FINAL, n)) for n in others]
-    changed = disjunction(moved) if moved else exp.false()
-    before = exp.Case(
-        ifs=[exp.If(this=was.copy(), true=exp.Literal.number(1))], default=exp.Literal.number(0)
-    )
-    after = exp.Case(ifs=[exp.If(this=is_.copy(), true=exp.Literal.number(1))], default=exp.Literal.number(0))
-    rows = exp.Add(this=_of("edges", _BALANCE), expression=before)
+    zero, one = exp.Literal.number(0), exp.Literal.number(1)
+    was = exp.LT(this=_field(_GONE, _TIMES), expression=zero)
+    is_ = exp.GT(this=_field(_COME, _TIMES), expression=zero.copy())
+    once_each = exp.Add(this=_one_if(was, one, zero), expression=_one_if(is_, one, zero))
     kind = exp.Case(
         ifs=[
-            _if(exp.NEQ(this=exp.Paren(this=rows), expression=after), "duplicate"),
-            _if(exp.And(this=was.copy(), expression=exp.Not(this=is_.copy())), "delete"),
-            _if(exp.And(this=exp.Not(this=was.copy()), expression=is_.copy()), "insert"),
-            _if(exp.Not(this=is_.copy()), "none"),
-            _if(exp.Paren(this=changed), "update"),
+            _if(exp.GT(this=_of("edges", _BALANCE), expression=exp.Paren(this=once_each)), "duplicate"),
+            _if(exp.And(this=was.copy(), expression=is_.copy()), "update"),
+            _if(was.copy(), "delete"),
+            _if(is_.copy(), "insert"),
         ],
         default=exp.Literal.string("none"),
     )
     outputs: list[Expr] = [_quoted(k) for k in table.key]
-    outputs += [exp.alias_(_only_if(is_, _field(_FINAL, n)), n, quoted=True) for n in others]
-    outputs += [exp.alias_(_only_if(was, _field(_FIRST, n)), pre_name(n), quoted=True) for n in others]
+    outputs += [exp.alias_(_only_if(is_, _field(_COME, n)), n, quoted=True) for n in others]
+    outputs += [exp.alias_(_only_if(was, _field(_GONE, n)), pre_name(n), quoted=True) for n in others]
     outputs.append(exp.alias_(kind, NET_KIND, quoted=True))
     outputs.append(_quoted(LAST))
     query = exp.select(*outputs).from_(exp.Subquery(this=edges, alias=_alias("edges")))
@@ -119,9 +117,8 @@ def _if(condition: Expr, kind: str) -> exp.If:
     return exp.If(this=condition, true=exp.Literal.string(kind))
 
 
-def _has(edge: str, sign: int) -> Expr:
-    number = exp.Literal.number(1)
-    return exp.EQ(this=_field(edge, SIGN), expression=number if sign > 0 else exp.Neg(this=number))
+def _one_if(condition: Expr, one: Expr, zero: Expr) -> Expr:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=one.copy())], default=zero.copy())
 
 
 def _field(edge: str, name: str) -> Expr:

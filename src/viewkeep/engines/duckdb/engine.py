@@ -226,11 +226,7 @@ class DuckDBEngine:
 
     def _is_tracked(self, name: str) -> bool:
         """Whether a view reads the table, so that its changes are logged."""
-        return any(
-            table.name.lower() == name.lower()
-            for entry in self._store.entries()
-            for table in entry.view.tables
-        )
+        return any(table.name.lower() == name.lower() for view in self.views() for table in view.tables)
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         try:
@@ -256,7 +252,8 @@ class DuckDBEngine:
 
     def _checked(self, sql: str) -> Any:
         try:
-            return self._con.execute(sql)
+            with self._lock:
+                return self._con.execute(sql)
         except duckdb.Error as problem:
             raise self._translated(problem) from problem
 

@@ -1,0 +1,67 @@
+"""Prints the tables of docs/benchmarks.md from bench/results: python -m viewkeep.bench.tables"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from viewkeep.bench.report import RESULTS
+
+_HEADINGS = {
+    "view": "view",
+    "diff": "changed rows",
+    "method": "method",
+    "seconds": "median s",
+    "least": "least s",
+    "most": "most s",
+    "cpu_seconds": "CPU s",
+    "times_id": "times `id`",
+    "rows_changed": "rows changed",
+    "jobs": "jobs",
+    "rows_read": "rows read",
+}
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """A file of results as a section of the docs."""
+    machine = document["machine"]
+    rows = document["medians"]
+    columns = [name for name in _HEADINGS if name in rows[0]]
+    loads = ", ".join(f"{load:g}" for load in machine["load_average"])
+    lines = [
+        f"### {document['bench']} on {document['engine']}, scale {document['scale']:g}",
+        "",
+        f"{document['rows']:,} rows in the largest table, {rows[0]['rounds']} rounds. "
+        f"Measured {machine['date'][:10]}; load average at the start {loads}.",
+        "",
+        _line([_HEADINGS[name] for name in columns]),
+        _line(["---" if name in ("view", "method") else "---:" for name in columns]),
+        *(_line([_cell(name, row.get(name)) for name in columns]) for row in rows),
+    ]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if name in ("seconds", "least", "most", "cpu_seconds"):
+        return f"{value:.3f}"
+    if name == "times_id":
+        return f"{value:.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def main() -> None:
+    """Prints a section for each file of results, smallest tables first."""
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")]
+    for document in sorted(documents, key=lambda d: (d["bench"], d["engine"], d["scale"])):
+        print(markdown(document) + "\n")
+
+
+if __name__ == "__main__":
+    main()
