@@ -480,9 +480,6 @@ def in_threads(count: int, work: object) -> list[BaseException]:
     return failures
 
 
-THREADS = "the one DuckDB connection is used outside the lock: ResourceInUseException"
-
-
 def test_two_threads_refresh_at_once(vk: viewkeep.Connection) -> None:
     view(vk, "v", COST)
     view(vk, "w", SPJ)
@@ -499,7 +496,6 @@ def test_two_threads_refresh_at_once(vk: viewkeep.Connection) -> None:
     assert_right(vk, "w", SPJ)
 
 
-@pytest.mark.xfail(strict=True, reason=THREADS)
 def test_one_thread_writes_while_others_refresh_and_read(vk: viewkeep.Connection) -> None:
     view(vk, "v", COST)
 

@@ -78,7 +78,7 @@ def _bring_returned(con: Any, tree: exp.Expr, table: Table, seq: int, taken: boo
         _log_taken(con, table, seq)
     returning = tree.copy()
     returning.set("returning", exp.Returning(expressions=[exp.Star()]))
-    rows = con.sql(to_sql(returning)).to_arrow_table()
+    rows = con.arrow(to_sql(returning))
     con.register(_BROUGHT, rows)
     try:
         _append(con, table, seq, 1, exp.table_(_BROUGHT))
@@ -101,7 +101,7 @@ def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
     _log_taken(con, table, seq)
     returning = _expanded(tree, table)
     returning.set("returning", exp.Returning(expressions=[exp.Star()]))
-    rows = con.sql(to_sql(returning)).to_arrow_table()
+    rows = con.arrow(to_sql(returning))
     con.register(_BROUGHT, rows)
     try:
         now = exp.select(*(_column(c.name) for c in table.columns)).from_(

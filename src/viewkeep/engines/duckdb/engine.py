@@ -19,6 +19,7 @@ from viewkeep.capture.duckdb import base_table, log_table, run_captured
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.duckdb.dialect import to_sql
+from viewkeep.engines.duckdb.session import Session
 from viewkeep.engines.initial import fill_queries, shown
 from viewkeep.engines.report import check_tables, kinds_present, refreshed, verification
 from viewkeep.errors import (
@@ -89,7 +90,7 @@ class DuckDBEngine:
 
     def __init__(self, path: str) -> None:
         try:
-            self._con: Any = duckdb.connect(path or ":memory:")
+            self._con: Any = Session(path or ":memory:")
         except duckdb.IOException as problem:
             if "lock" in str(problem).lower():
                 raise WarehouseHeld(
@@ -231,7 +232,7 @@ class DuckDBEngine:
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         try:
             with self._lock:
-                frame = self._con.sql(to_sql(tree)).to_arrow_table()
+                frame = self._con.arrow(to_sql(tree))
         except duckdb.Error as problem:
             raise self._translated(problem) from problem
         columns = tuple(frame.column_names)

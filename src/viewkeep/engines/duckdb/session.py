@@ -1,0 +1,61 @@
+"""One DuckDB connection whose every result is read to its end at once.
+
+DuckDB refuses other work on a connection while a result is unfinished, and a result of which one row was
+fetched is unfinished even where there is no second.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+
+
+class Rows:
+    """A finished result."""
+
+    def __init__(self, cursor: Any) -> None:
+        self.description = cursor.description
+        self._rows: list[tuple[Any, ...]] = cursor.fetchall()
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The first row, if there is one."""
+        return self._rows[0] if self._rows else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows."""
+        return self._rows
+
+
+class Session:
+    """The connection, for one thread at a time."""
+
+    def __init__(self, path: str) -> None:
+        self._con = duckdb.connect(path)
+        self._lock = threading.RLock()
+
+    def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Rows:
+        """Runs a statement and reads its result."""
+        with self._lock:
+            return Rows(self._con.execute(sql, parameters))
+
+    def arrow(self, sql: str) -> Any:
+        """Runs a statement; its result as an Arrow table."""
+        with self._lock:
+            return self._con.sql(sql).to_arrow_table()
+
+    def register(self, name: str, rows: Any) -> None:
+        """Lets SQL read an Arrow table under a name."""
+        with self._lock:
+            self._con.register(name, rows)
+
+    def unregister(self, name: str) -> None:
+        """Forgets a registered name."""
+        with self._lock:
+            self._con.unregister(name)
+
+    def close(self) -> None:
+        """Closes the database."""
+        self._con.close()
