@@ -15,7 +15,6 @@ from viewkeep.errors import (
     AlreadyExists,
     CorruptCatalog,
     DependentViews,
-    NoKey,
     SyntaxProblem,
     TypeMismatch,
     UnknownColumn,
@@ -139,7 +138,7 @@ class Connection:
         if not isinstance(schema, exp.Schema):
             if node.expression is None:
                 raise SyntaxProblem("a table needs columns", hint="CREATE TABLE t (a INT, PRIMARY KEY (a))")
-            return Table(name, self.engine.describe_query(node.expression), ())  # type: ignore[attr-defined]
+            return Table(name, self.engine.describe_query(node.expression), ())
         columns: list[TableColumn] = []
         key: tuple[str, ...] = ()
         foreign: list[ForeignKey] = []
@@ -196,11 +195,13 @@ class Connection:
         table = self.engine.find_table(name)
         if table is None:
             raise UnknownTable(f"there is no table {name}", hint="check the spelling")
+        exact = []
         for k in key:
-            if table.column(k) is None:
+            column = table.column(k)
+            if column is None:
                 known = ", ".join(c.name for c in table.columns)
                 raise UnknownColumn(f"{name} has no column {k}", hint=f"there are: {known}")
-        exact = tuple(table.column(k).name for k in key)  # type: ignore[union-attr]
+            exact.append(column.name)
         self.engine.declare_key(table, exact)
         return Result("create_table", message=f"the key of {name} is ({', '.join(exact)})")
 
@@ -438,6 +439,3 @@ def _shown(statuses: Iterable[ViewStatus]) -> Result:
         (s.view, s.rows, s.pending, s.strategy, s.refreshed, ", ".join(s.tables)) for s in statuses
     ]
     return Result("show", columns, tuple(rows))
-
-
-__all__ = ["Connection", "NoKey"]

@@ -269,7 +269,7 @@ def test_a_selection_goes_below_a_projection() -> None:
 def test_joins_start_at_the_diff() -> None:
     u = Scan("u", "u", ((Column("x", t.INT, False), "x"), (Column("y", t.INT), "y")), ("x",))
     start = Join(Join(S, u, expr("q = x")), INSERT, expr("y = a"))
-    assert tree(m.start_joins_at_diff(start, {})) == lines(
+    assert tree(m.start_joins_at_diff(start)) == lines(
         "Project p, q, x, y, k, a, b|"
         "   Join q = x|     Join y = a|       Diff insert r|       Scan u AS u|     Scan s AS s"
     )
@@ -277,19 +277,19 @@ def test_joins_start_at_the_diff() -> None:
 
 def test_two_inputs_are_left_alone() -> None:
     start = Join(S, INSERT, expr("q = a"))
-    assert m.start_joins_at_diff(start, {}) is start
+    assert m.start_joins_at_diff(start) is start
 
 
 def test_without_a_diff_nothing_moves() -> None:
     u = Scan("u", "u", ((Column("x", t.INT, False), "x"),), ("x",))
     start = Join(Join(S, u, expr("q = x")), R, expr("a = x"))
-    assert m.start_joins_at_diff(start, {}) is start
+    assert m.start_joins_at_diff(start) is start
 
 
 def test_no_condition_is_lost_and_none_doubled() -> None:
     u = Scan("u", "u", ((Column("x", t.INT, False), "x"), (Column("y", t.INT), "y")), ("x",))
     start = Join(Join(S, u, expr("q = x AND p > 1")), INSERT, expr("y = a AND p + y > k AND TRUE"))
-    made = m.start_joins_at_diff(start, {})
+    made = m.start_joins_at_diff(start)
     shown = tree(made)
     for term in ("q = x", "p > 1", "y = a", "p + y > k"):
         assert shown.count(term) == 1, shown

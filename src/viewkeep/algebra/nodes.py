@@ -17,6 +17,7 @@ from viewkeep.algebra.expressions import Expr, column, equated_columns, pre_name
 from viewkeep.algebra.types import Type
 
 State = Literal["pre", "post"]
+Function = Literal["rows", "sum", "count", "mass", "magnitude"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Measure:
     """
 
     column: Column
-    function: Literal["rows", "sum", "count", "mass", "magnitude"]
+    function: Function
     argument: str | None = None
 
     @property

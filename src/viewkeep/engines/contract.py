@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from viewkeep.catalog.models import Table, View
+from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 
@@ -40,6 +40,9 @@ class Engine(Protocol):
 
     def create_table(self, tree: exp.Create, table: Table) -> None:
         """Creates a base table with a declared key."""
+
+    def describe_query(self, tree: exp.Expr) -> tuple[TableColumn, ...]:
+        """The columns of a query, for CREATE TABLE ... AS."""
 
     def declare_key(self, table: Table, key: Sequence[str]) -> None:
         """Declares the key of a table that exists; its rows must be unique by it."""

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr, column
-from viewkeep.algebra.nodes import Aggregate, Column, Item, Measure, Node, Project
+from viewkeep.algebra.nodes import Aggregate, Column, Function, Item, Measure, Node, Project
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.scope import Fail, Scope
 from viewkeep.frontend.typing import Typed, Typing, decimal_quotient
@@ -153,11 +153,11 @@ class Grouping:
             self._measure("magnitude", argument.name, t.DOUBLE, f"{argument.name}_magnitude")
         return total
 
-    def _measure(self, function: str, argument: str | None, kind: t.Type, wanted: str) -> Measure:
+    def _measure(self, function: Function, argument: str | None, kind: t.Type, wanted: str) -> Measure:
         found = self._measures.get((function, argument))
         if found is None:
             made = Column(self._fresh(wanted), kind, nullable=False)
-            found = Measure(made, function, argument)  # type: ignore[arg-type]
+            found = Measure(made, function, argument)
             self._measures[function, argument] = found
         return found
 

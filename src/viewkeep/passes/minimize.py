@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from viewkeep.algebra.expressions import column, columns_of, conjunction, conjuncts, pre_name, substitute
+from viewkeep.algebra.expressions import (
+    Expr,
+    column,
+    columns_of,
+    conjunction,
+    conjuncts,
+    pre_name,
+    substitute,
+)
 from viewkeep.algebra.nodes import (
     Aggregate,
     BaseDiff,
@@ -56,7 +64,7 @@ def minimize_query(query: Node, lets: Lets) -> Node:
         lambda node: drop_what_is_empty(node, lets),
         merge_selections,
         merge_projections,
-        lambda node: start_joins_at_diff(node, lets),
+        start_joins_at_diff,
     ]
     for rule in rules:
         query = rebuild(query, rule)
@@ -207,7 +215,7 @@ def merge_projections(node: Node) -> Node:
     return node
 
 
-def start_joins_at_diff(node: Node, lets: Lets) -> Node:
+def start_joins_at_diff(node: Node) -> Node:
     """StartJoinsAtDiff: A join (B join diff) -> (diff join B) join A, along the conditions.
 
     Engines that do not reorder joins (Spark, by default) would else join A with B in full.
@@ -231,7 +239,7 @@ def start_joins_at_diff(node: Node, lets: Lets) -> Node:
     return passing(plan, node.names)
 
 
-def _flatten(node: Node) -> tuple[list[Node], list]:  # type: ignore[type-arg]
+def _flatten(node: Node) -> tuple[list[Node], list[Expr]]:
     """The leaves of a tree of joins and all its conditions, selections and copies on the way lifted."""
     if isinstance(node, Join):
         left, left_terms = _flatten(node.left)
@@ -244,7 +252,7 @@ def _flatten(node: Node) -> tuple[list[Node], list]:  # type: ignore[type-arg]
     return [node], []
 
 
-def _connected(joined: frozenset[str], leaf: Node, terms: list) -> bool:  # type: ignore[type-arg]
+def _connected(joined: frozenset[str], leaf: Node, terms: list[Expr]) -> bool:
     own = frozenset(leaf.names)
     return any(columns_of(t) & joined and columns_of(t) & own for t in terms)
 
