@@ -32,8 +32,13 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "libraries": {name: found for name in _PACKAGES if (found := _version(name))},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "load_average": [round(load, 2) for load in os.getloadavg()],
+        "load_average": load_average(),
     }
+
+
+def load_average() -> list[float]:
+    """How many programs wanted a processor in the last 1, 5 and 15 minutes: others disturb a measurement."""
+    return [round(load, 2) for load in os.getloadavg()]
 
 
 def settings(vk: Connection) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import viewkeep
 from viewkeep.bench import report
 from viewkeep.bench.devices import Devices
-from viewkeep.bench.machine import machine, settings
+from viewkeep.bench.machine import load_average, machine, settings
 from viewkeep.bench.meter import metered
 from viewkeep.bench.methods import METHODS, Method, chosen
 from viewkeep.bench.workload import Workload
@@ -53,6 +53,7 @@ def run(
         bench = _Bench(name, vk, workload, scale, made, json, output)
         bench.create()
         wrong = sum(bench.measure(diff, repeat) for diff in diffs)
+    about["load_average_after"] = load_average()
     title = f"{name} on {engine}, {workload.rows(scale):,} rows"
     report.show(output, title, bench.measurements)
     if wrong:

@@ -28,12 +28,13 @@ def markdown(document: Mapping[str, Any]) -> str:
     machine = document["machine"]
     rows = document["medians"]
     columns = [name for name in _HEADINGS if name in rows[0]]
-    loads = ", ".join(f"{load:g}" for load in machine["load_average"])
+    loads = [machine[name][0] for name in ("load_average", "load_average_after") if name in machine]
     lines = [
         f"### {document['bench']} on {document['engine']}, scale {document['scale']:g}",
         "",
         f"{document['rows']:,} rows in the largest table, {rows[0]['rounds']} rounds. "
-        f"Measured {machine['date'][:10]}; load average at the start {loads}.",
+        f"Measured {machine['date'][:10]}; load average before{' and after' if len(loads) > 1 else ''}: "
+        f"{' and '.join(f'{load:g}' for load in loads)}.",
         "",
         _line([_HEADINGS[name] for name in columns]),
         _line(["---" if name in ("view", "method") else "---:" for name in columns]),

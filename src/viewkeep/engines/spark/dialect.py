@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from viewkeep.errors import Unsupported
 from viewkeep.frontend.typing import QUOTIENT
 
 # Spark rounds a quotient to the digits its result type has room for, then we cast. That is one rounding in
-# effect while the first keeps at least this many more digits than the second; see _quotient.
-_GUARD_DIGITS = 14
+# effect while the count is below ten to the power of the digits that the first keeps more than the second.
+_GUARD_DIGITS = 10
+_LARGEST_SCALE = 14
 
 
 def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
@@ -46,14 +48,30 @@ def _quotient(node: exp.Anonymous) -> exp.Expr:
 
 
 def _long_division(top: exp.Expr, bottom: exp.Expr, scale: int, result: exp.DataType) -> exp.Expr:
-    """whole + round(rest * 10^scale / d) / 10^scale with d a count: every step is exact in decimals."""
-    count = exp.Cast(this=bottom.copy(), to=_decimal(19, 0))
+    """whole + round(rest * 10^scale / d) / 10^scale with d a count: every step is exact in decimals.
+
+    Types are kept as narrow as values allow: Spark cuts the scale of a result that would pass 38 digits. A
+    count of more than eleven digits, or a mean of more digits than its type has, fails rather than rounds.
+    """
+    if scale > _LARGEST_SCALE:
+        raise Unsupported(
+            "AVG over a decimal with more than ten digits after the point is not supported on Spark",
+            hint="CAST the argument to DOUBLE or to fewer digits",
+        )
+    precision = int(result.expressions[0].name)
+    count = exp.Cast(this=bottom.copy(), to=_decimal(11, 0))
     rest = exp.Paren(this=exp.Mod(this=exp.Paren(this=top.copy()), expression=count))
-    whole = _exact_ratio(exp.Paren(this=exp.Sub(this=top.copy(), expression=rest.copy())), count)
+    whole = _exact_ratio(
+        exp.Paren(this=exp.Sub(this=top.copy(), expression=rest.copy())),
+        count,
+        min(precision, 37) - scale,
+    )
     power = exp.Literal.number(10**scale)
-    scaled = exp.Cast(this=exp.Mul(this=rest.copy(), expression=power), to=_decimal(38, 0))
+    scaled = exp.Cast(this=exp.Mul(this=rest.copy(), expression=power), to=_decimal(12 + scale, 0))
     left = exp.Paren(this=exp.Mod(this=scaled, expression=count.copy()))
-    steps = _exact_ratio(exp.Paren(this=exp.Sub(this=scaled.copy(), expression=left.copy())), count)
+    steps = _exact_ratio(
+        exp.Paren(this=exp.Sub(this=scaled.copy(), expression=left.copy())), count, scale + 1
+    )
     twice = exp.Mul(this=exp.Literal.number(2), expression=exp.Abs(this=left.copy()))
     up = exp.Case(
         ifs=[
@@ -64,17 +82,16 @@ def _long_division(top: exp.Expr, bottom: exp.Expr, scale: int, result: exp.Data
         ],
         default=exp.Literal.number(0),
     )
-    nudged = exp.Cast(
-        this=exp.Add(this=steps, expression=exp.Cast(this=up, to=_decimal(1, 0))), to=_decimal(38 - scale, 0)
-    )
+    nudged = exp.Add(this=steps, expression=exp.Cast(this=up, to=_decimal(1, 0)))
     unit = exp.Cast(this=exp.Literal.number(f"{10**-scale:.{scale}f}"), to=_decimal(scale + 1, scale))
-    fraction = exp.Cast(this=exp.Mul(this=nudged, expression=unit), to=_decimal(38, scale))
+    product = exp.Mul(this=exp.Cast(this=nudged, to=_decimal(scale + 1, 0)), expression=unit)
+    fraction = exp.Cast(this=product, to=_decimal(scale + 1, scale))
     return exp.Cast(this=exp.Add(this=whole, expression=fraction), to=result)
 
 
-def _exact_ratio(multiple: exp.Expr, divisor: exp.Expr) -> exp.Expr:
+def _exact_ratio(multiple: exp.Expr, divisor: exp.Expr, digits: int) -> exp.Expr:
     """A division without rest."""
-    return exp.Cast(this=exp.Div(this=multiple, expression=divisor.copy()), to=_decimal(38, 0))
+    return exp.Cast(this=exp.Div(this=multiple, expression=divisor.copy()), to=_decimal(digits, 0))
 
 
 def _decimal(precision: int, scale: int) -> exp.DataType:
