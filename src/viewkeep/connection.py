@@ -247,7 +247,7 @@ class Connection:
         query = parse_sql(statement.query, start=statement.query_start, whole=statement.text)
         bound = bind(query, find, statement.text, statement.query_start)
         strategy = statement.options.get("strategy", "id")
-        compiled = compile_view(bound, used, strategy)
+        compiled = compile_view(bound, used, strategy, self.engine.locates)
         tables = tuple(_only_used(table, compiled) for table in used.values())
         name = self.engine.qualify(statement.name)
         view = View(name, statement.query, statement.options, tables)
@@ -266,7 +266,7 @@ class Connection:
                     f"the stored definition of view {view.name} cannot be used: {problem.message}",
                     hint=f"drop view {view.name} and create it again; base tables are not affected",
                 ) from problem
-            self._compiled[key] = compile_view(bound, tables, view.strategy)
+            self._compiled[key] = compile_view(bound, tables, view.strategy, self.engine.locates)
         return self._compiled[key]
 
     def _find(self, name: str) -> View | None:

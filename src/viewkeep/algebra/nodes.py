@@ -14,7 +14,7 @@ from typing import Literal
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr, column, equated_columns, pre_name
-from viewkeep.algebra.types import Type
+from viewkeep.algebra.types import BIGINT, Type
 
 State = Literal["pre", "post"]
 Function = Literal["rows", "sum", "count", "mass", "magnitude"]
@@ -284,6 +284,9 @@ class Ref(Node):
         return self.fields
 
 
+ROW = ":row"
+
+
 @dataclass(frozen=True, eq=False)
 class Stored(Node):
     """A materialized target (a cache, or the view's rows) as it was before this refresh."""
@@ -291,6 +294,13 @@ class Stored(Node):
     target: str
     fields: tuple[Column, ...]
     key: tuple[str, ...]
+    locates: bool = False
+
+    def with_row(self) -> Stored:
+        """With one more column where the engine can tell: ROW, where in the target a row is."""
+        if not self.locates:
+            return self
+        return replace(self, fields=(*self.fields, Column(ROW, BIGINT, nullable=False)))
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

@@ -31,6 +31,8 @@ class Engine(Protocol):
 
     name: str
     dialect: str
+    locates: bool
+    """Whether a stored row can be found again by where it is, within one transaction."""
 
     def qualify(self, name: str) -> str:
         """A user's name for a table or view, as it can be told apart later, whatever is current then."""

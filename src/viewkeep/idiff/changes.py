@@ -1,6 +1,7 @@
 """Change relations: all that happens to a target, one row for each of its rows that changes.
 
-A change relation has the target's IDs, every other column after (`c`) and before (`pre:c`), and KIND.
+A change relation has the target's IDs, every other column after (`c`) and before (`pre:c`), and KIND. Where
+the engine can tell where in the target a row is, that is in ROW, so that applying need not search again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import PRE, Expr, column, pre_name
-from viewkeep.algebra.nodes import Column, Item, Node, Project, Select, passing
+from viewkeep.algebra.nodes import ROW, Column, Item, Node, Project, Select, passing
 from viewkeep.algebra.types import STRING
 from viewkeep.idiff.diff import Diff
 
@@ -30,7 +31,8 @@ def is_kind(kind: str) -> Expr:
 
 def diffs_of(changes: Node, ids: Sequence[str], rule: str) -> list[Diff]:
     """A change relation read as exact diffs by full ID."""
-    others = tuple(n for n in changes.names if n not in ids and n != KIND and not _is_pre(n, changes))
+    apart = {*ids, KIND, ROW}
+    others = tuple(n for n in changes.names if n not in apart and not _is_pre(n, changes))
     both_states = [*ids, *others, *map(pre_name, others)]
     of_kind = {k: Select(changes, is_kind(k)) for k in ("insert", "delete", "update")}
     before = tuple(Item(changes.by_name[n], column(n if n in ids else pre_name(n))) for n in [*ids, *others])

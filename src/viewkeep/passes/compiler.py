@@ -42,6 +42,7 @@ class Compiled:
     strategy: str
     update_sets: Mapping[Scan, tuple[frozenset[str], ...]]
     steps: tuple[tuple[str, Node], ...]
+    locates: bool = False
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
         field(default_factory=dict)
     )
@@ -68,6 +69,18 @@ class Compiled:
             own |= {f"update:{b}" for c, b in scan.fields if c.name not in scan.key}
         return {table: frozenset(k) for table, k in kinds.items()}
 
+    def lookups(self) -> dict[str, tuple[str, ...]]:
+        """For each target the single columns by which scripts find its rows: what an index is worth on.
+
+        Not one of several columns that only together name a row: alone each may name half the rows.
+        """
+        _, fired = self.instantiated(self.everything())
+        found: dict[str, tuple[str, ...]] = {}
+        for target in self.placement.targets:
+            ids = [diff.ids for node, diff in fired if node is target.node and diff.kind != "insert"]
+            found[target.name] = tuple(dict.fromkeys(i[0] for i in ids if len(i) == 1))
+        return found
+
     def script(self, present: Present) -> Script:
         """The delta script for a batch of these kinds of change."""
         return self.instantiated(present)[0]
@@ -76,14 +89,14 @@ class Compiled:
         """The script, and the rules that fired for it."""
         key = frozenset((t, k) for t, k in present.items() if k)
         if key not in self._scripts:
-            rules = Instantiation(self.placement, self.strategy, self.update_sets, present)
+            rules = Instantiation(self.placement, self.strategy, self.update_sets, present, self.locates)
             script = minimize(compose(rules.run(), self.strategy))
             self._scripts[key] = script, tuple(rules.fired)
         return self._scripts[key]
 
 
-def compile_view(bound: Bound, tables: Mapping[str, Table], strategy: str) -> Compiled:
-    """Runs the definition passes."""
+def compile_view(bound: Bound, tables: Mapping[str, Table], strategy: str, locates: bool = False) -> Compiled:
+    """Runs the definition passes. `locates`: whether the engine can tell where a stored row is."""
     steps: list[tuple[str, Node]] = [("bind", bound.plan)]
     passes: tuple[tuple[str, Callable[[Project], Node]], ...] = (
         ("normalize", normalize),
@@ -96,4 +109,4 @@ def compile_view(bound: Bound, tables: Mapping[str, Table], strategy: str) -> Co
         plan = made
         steps.append((name, plan))
     placement = place_caches(plan, tables, strategy)
-    return Compiled(bound.names, plan, placement, strategy, update_sets(plan), tuple(steps))
+    return Compiled(bound.names, plan, placement, strategy, update_sets(plan), tuple(steps), locates)

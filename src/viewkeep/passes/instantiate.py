@@ -24,9 +24,10 @@ class Instantiation:
         strategy: str,
         update_sets: Mapping[Scan, Sequence[frozenset[str]]],
         present: Mapping[str, frozenset[str]],
+        locates: bool = False,
     ) -> None:
         """`present`: for each changed base table the kinds of change in this batch; an update kind is
-        `update:` and the changed column, by the table's own name."""
+        `update:` and the changed column, by the table's own name. `locates`: see Stored."""
         self._placement = placement
         self._strategy = strategy
         self._update_sets = update_sets
@@ -35,7 +36,7 @@ class Instantiation:
         self.context = Context(
             frozenset(t for t, kinds in present.items() if kinds),
             targets=list(placement.targets),
-            stored={t.node: _stored(t) for t in placement.targets},
+            stored={t.node: _stored(t, locates) for t in placement.targets},
         )
 
     def run(self) -> Context:
@@ -84,5 +85,5 @@ def _is_present(diff: Diff, scan: Scan, kinds: frozenset[str]) -> bool:
     return any(f"update:{scan.base_name[c]}" in kinds for c in diff.changed)
 
 
-def _stored(target: Target) -> Stored:
-    return Stored(target.name, target.node.columns, target.node.ids)
+def _stored(target: Target, locates: bool) -> Stored:
+    return Stored(target.name, target.node.columns, target.node.ids, locates)

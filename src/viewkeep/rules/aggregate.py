@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr, both, column, disjunction, pre_name
 from viewkeep.algebra.nodes import (
+    ROW,
     Aggregate,
     Column,
     Item,
@@ -120,7 +121,7 @@ def _contribution(measure: Measure, sign: int) -> Expr:
 
 def _new_state(node: Aggregate, delta: Ref, output: Stored) -> Node:
     """Output joined with the deltas: c -> c_pre, c + c_delta -> c_post."""
-    joined = LeftJoin(delta, as_pre(output), tuple((k, pre_name(k)) for k in node.keys))
+    joined = LeftJoin(delta, as_pre(output.with_row()), tuple((k, pre_name(k)) for k in node.keys))
     items = [Item(output.by_name[k], column(k)) for k in node.keys]
     for m in node.measures:
         new: Expr = _sum_of(m)
@@ -137,6 +138,8 @@ def _new_state(node: Aggregate, delta: Ref, output: Stored) -> Node:
     if node.keys:  # without GROUP BY there is always one row, over no input rows too
         ifs.append(exp.If(this=vanished, true=literal("delete")))
     items.append(Item(KIND_COLUMN, exp.Case(ifs=ifs, default=literal("update"))))
+    if output.locates:
+        items.append(Item(Column(ROW, BIGINT), column(pre_name(ROW))))
     ordered = Project(joined, tuple(items))
     if not node.keys:
         return ordered

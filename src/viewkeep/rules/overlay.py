@@ -15,6 +15,7 @@ from viewkeep.algebra.expressions import (
     same,
 )
 from viewkeep.algebra.nodes import (
+    ROW,
     Column,
     Item,
     Join,
@@ -27,7 +28,7 @@ from viewkeep.algebra.nodes import (
     passing,
     pre_column,
 )
-from viewkeep.algebra.types import BOOLEAN
+from viewkeep.algebra.types import BIGINT, BOOLEAN
 from viewkeep.idiff.changes import KIND, KIND_COLUMN, is_kind, literal
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.context import by_kind
@@ -50,7 +51,7 @@ def expand(stored: Stored, diffs: Sequence[Diff]) -> Node:
 
 def _touched(stored: Stored, diffs: Sequence[Diff]) -> Node:
     others = [c for c in stored.columns if c.name not in stored.ids]
-    node: Node = stored
+    node: Node = stored.with_row()
     hits = []
     for n, diff in enumerate(diffs, start=1):
         hit = Column(f"hit:{n}", BOOLEAN, nullable=False)
@@ -76,6 +77,7 @@ def _touched(stored: Stored, diffs: Sequence[Diff]) -> Node:
     ]
     kind = exp.Case(ifs=gone, default=literal("update")) if gone else literal("update")
     items.append(Item(KIND_COLUMN, kind))
+    items += [Item(c, column(ROW)) for c in node.columns if c.name == ROW]
     changed = Project(node, tuple(items))
     updated = [c for c in others if any(c.name in d.changed for d in diffs)]
     moved = [differs(column(c.name), column(pre_name(c.name))) for c in updated]
@@ -114,12 +116,15 @@ def _inserted(stored: Stored, diffs: Sequence[Diff]) -> Node:
             null = exp.Cast(this=exp.Null(), to=c.type.sql())
             items.append(Item(pre_column(c), null))
     items.append(Item(KIND_COLUMN, literal("insert")))
+    if stored.locates:
+        items.append(Item(Column(ROW, BIGINT), exp.Cast(this=exp.Null(), to=BIGINT.sql())))
     return _ordered(stored, Project(rows, tuple(items)))
 
 
 def _ordered(stored: Stored, node: Node) -> Project:
     others = [c for c in stored.names if c not in stored.ids]
-    return passing(node, [*stored.ids, *others, *map(pre_name, others), KIND])
+    row = [ROW] if stored.locates else []
+    return passing(node, [*stored.ids, *others, *map(pre_name, others), KIND, *row])
 
 
 def union_rows(parts: Sequence[Node]) -> Node:

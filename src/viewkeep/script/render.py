@@ -17,6 +17,7 @@ from viewkeep.algebra.expressions import (
     substitute,
 )
 from viewkeep.algebra.nodes import (
+    ROW,
     Aggregate,
     BaseDiff,
     Column,
@@ -38,6 +39,9 @@ from viewkeep.idiff.net import NET_KIND
 
 class Names(Protocol):
     """Where an engine keeps what leaves of a plan stand for. Each answer can stand in FROM."""
+
+    row: str
+    """What the engine calls the column that tells where a stored row is; "" where it has none."""
 
     def table(self, scan: Scan) -> Expr:
         """A base table in the state that the scan asks for."""
@@ -101,7 +105,8 @@ class Renderer:
         if isinstance(node, Ref):
             return self._leaf(self._names.ref(node.name), [(n, n) for n in node.names])
         if isinstance(node, Stored):
-            return self._leaf(self._names.stored(node.target), [(n, n) for n in node.names])
+            own = [(n, self._names.row if n == ROW else n) for n in node.names]
+            return self._leaf(self._names.stored(node.target), own)
         if isinstance(node, BaseDiff):
             return self._base_diff(node)
         if isinstance(node, Select):

@@ -38,6 +38,15 @@ def target_table(view: str, target: str) -> exp.Table:
     return exp.table_(f"view:{view.lower()}:{target}", db=SCHEMA, quoted=True)
 
 
+def index_on(view: str, target: str, column: str) -> exp.Create:
+    """The statement that makes an index on one column of a target."""
+    name = exp.to_identifier(f"view:{view.lower()}:{target}:{column}", quoted=True)
+    key = exp.Ordered(this=exp.Column(this=exp.to_identifier(column, quoted=True)))
+    params = exp.IndexParameters(columns=[key])
+    index = exp.Index(this=name, table=target_table(view, target), params=params)
+    return exp.Create(this=index, kind="INDEX")
+
+
 class Store:
     """viewkeep's own tables in one DuckDB database."""
 

@@ -32,19 +32,22 @@ from viewkeep.errors import (
     ViewkeepError,
     WarehouseHeld,
 )
+from viewkeep.idiff.changes import KIND
 from viewkeep.idiff.net import NET_KIND, SEQ, labels, net_changes, summary
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 from viewkeep.script.model import Script
 from viewkeep.script.plan import Statements, statements
 from viewkeep.script.render import Renderer
-from viewkeep.store.duckdb import Store, target_table
+from viewkeep.store.duckdb import Store, index_on, target_table
 
 _TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
 
 
 class DuckDBNames:
     """Where the leaves of a plan are, for one view."""
+
+    row = "rowid"
 
     def __init__(self, view: str, tables: Sequence[Table]) -> None:
         self._view = view
@@ -87,6 +90,7 @@ class DuckDBEngine:
 
     name = "duckdb"
     dialect = "duckdb"
+    locates = True
 
     def __init__(self, path: str) -> None:
         try:
@@ -322,12 +326,15 @@ class DuckDBEngine:
     def _fill(self, view: View, compiled: Compiled, names: DuckDBNames, progress: Progress) -> int:
         """Computes every target from scratch; the number of the view's rows."""
         rows = 0
+        lookups = compiled.lookups()
         for target, query in fill_queries(compiled, names):
             progress(f"computing {target.role} {target.name} of {view.name}")
             create = exp.Create(
                 this=target_table(view.name, target.name), kind="TABLE", replace=True, expression=query
             )
             rows = int(self._con.execute(to_sql(create)).fetchone()[0])
+            for column in lookups[target.name]:
+                self._con.execute(to_sql(index_on(view.name, target.name, column)))
         return rows
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
@@ -412,13 +419,23 @@ class DuckDBEngine:
                 sql = compute.empty
             sizes[compute.name] = int(self._con.execute(sql).fetchone()[0])
             diff_rows += sizes[compute.name] if compute.is_view_diff else 0
+        kinds = {
+            source: self._kinds(names.ref(source))
+            for source in {change.source for _, change in changes if change.among}
+            if sizes[source]
+        }
         changed = ran = 0
         for sql, change in changes:
-            if sizes[change.source]:
+            if change.kind in kinds.get(change.source, ()) if change.among else sizes[change.source]:
                 count = int(self._con.execute(sql).fetchone()[0])
                 ran += 1
                 changed += count if change.target.role == "view" else 0
         return changed, diff_rows, ran
+
+    def _kinds(self, changes: exp.Expr) -> set[str]:
+        """Which kinds of change a change relation holds."""
+        query = exp.select(_bare(KIND)).distinct().from_(changes)
+        return {kind for (kind,) in self._con.execute(to_sql(query)).fetchall()}
 
     def _prepare(self, view: View, script: Script, names: DuckDBNames) -> Any:
         key = (view.name, id(script))
@@ -511,6 +528,8 @@ class _Step:
 
 class _AsOf:
     """Base tables as a view shows them: where they changed since, as they were."""
+
+    row = DuckDBNames.row
 
     def __init__(self, names: DuckDBNames, changed: frozenset[str]) -> None:
         self._names = names

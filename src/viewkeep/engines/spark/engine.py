@@ -52,6 +52,7 @@ class SparkEngine:
 
     name = "spark"
     dialect = "spark"
+    locates = False
 
     def __init__(self, session: Any) -> None:
         self._user = session

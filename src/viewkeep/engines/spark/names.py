@@ -14,6 +14,8 @@ from viewkeep.store import delta
 class SparkNames:
     """Where the leaves of a plan are: base tables and targets, each pinned to a version."""
 
+    row = ""
+
     def __init__(
         self,
         view: str,
