@@ -35,7 +35,7 @@ class Session:
     def __init__(self, path: str) -> None:
         self._con = duckdb.connect(path)
         # a join with so few rows looks them up in the other side's index, where there is one
-        self._con.execute("SET dynamic_or_filter_threshold = 2000")
+        self._con.execute("SET dynamic_or_filter_threshold = 1000")
         self._lock = threading.RLock()
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Rows:
