@@ -63,12 +63,12 @@ def test_only_doubles_are_watched_for_drift() -> None:
         return {let.name for let in made.lets}
 
     assert "recomputed" not in lets("b")
-    assert {"drifted", "recomputed", "groups_exact"} <= lets("x")
+    assert {"stale", "recomputed", "groups_exact"} <= lets("x")
 
 
-def test_recomputing_is_skipped_where_nothing_drifted() -> None:
+def test_recomputing_is_skipped_where_nothing_stale() -> None:
     made = script(compiled("SELECT a, SUM(x) AS m FROM r GROUP BY a", [R]), r="insert")
-    assert made.by_name["recomputed"].unless_empty == "drifted"
+    assert made.by_name["recomputed"].unless_empty == "stale"
 
 
 # --- caches ---

@@ -1,6 +1,6 @@
 """The plan: operators over named, typed columns. Every column name is unique in the whole plan.
 
-The first five are what views are made of. The rest appear only in delta scripts, which are plans too:
+The first part is what views are made of. The rest appear only in delta scripts, which are plans too:
 they read diffs, stored targets, and base tables before (`pre`) or after (`post`) the change.
 """
 
@@ -13,11 +13,11 @@ from typing import Literal
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import Expr, column, equated_columns, pre_name
+from viewkeep.algebra.expressions import Expr, column, columns_of, equated_columns, pre_name
 from viewkeep.algebra.types import BIGINT, Type
 
 State = Literal["pre", "post"]
-Function = Literal["rows", "sum", "count", "mass", "magnitude"]
+Function = Literal["rows", "sum", "count", "mass", "magnitude", "min", "max", "any"]
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,32 @@ class Item:
 
 @dataclass(frozen=True)
 class Measure:
-    """What an aggregate keeps for each group: a count of rows, a sum, or a count of non-null values.
+    """What an aggregate keeps for each group: a count of rows, a sum, a count of non-null values, an extreme.
 
     `magnitude` and `mass` accompany a sum of doubles; docs/concepts explains how they bound its drift.
+    `any` is any other aggregate function, as `call` has it: it cannot be added to, and is computed anew.
     """
 
     column: Column
     function: Function
     argument: str | None = None
+    call: Expr | None = None
 
     @property
     def name(self) -> str:
         return self.column.name
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether a change of the input changes it by a difference."""
+        return self.function not in ("min", "max", "any")
+
+    @property
+    def arguments(self) -> frozenset[str]:
+        """The input columns that it looks at."""
+        if self.call is not None:
+            return columns_of(self.call)
+        return frozenset({self.argument} if self.argument is not None else ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +169,15 @@ class Select(Node):
 
 @dataclass(frozen=True, eq=False)
 class Project(Node):
-    """Generalized projection: one output an item. Keeps the input's duplicates."""
+    """Generalized projection: one output an item. Keeps the input's duplicates.
+
+    `tags` are outputs that count among the IDs though the input has none such: constants that tell rows
+    of this input from those of another, once a union or an outer join has put them side by side.
+    """
 
     input: Node
     items: tuple[Item, ...]
+    tags: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -187,7 +206,7 @@ class Project(Node):
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.kept[name] for name in self.input.ids))
+        return (*dict.fromkeys(self.kept[name] for name in self.input.ids), *self.tags)
 
     @cached_property
     def equalities(self) -> tuple[frozenset[str], ...]:
@@ -267,6 +286,186 @@ class Aggregate(Node):
     def equalities(self) -> tuple[frozenset[str], ...]:
         groups = (group & frozenset(self.keys) for group in self.input.equalities)
         return tuple(group for group in groups if len(group) > 1)
+
+
+@dataclass(frozen=True, eq=False)
+class OuterJoin(Node):
+    """The pairs of rows for which the condition is true, and every left row that has no partner, with nulls
+    in its place; `full`: every such right row too."""
+
+    left: Node
+    right: Node
+    condition: Expr | None
+    full: bool = False
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> OuterJoin:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        left = tuple(map(_or_null, self.left.columns)) if self.full else self.left.columns
+        return left + tuple(map(_or_null, self.right.columns))
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.left.ids + self.right.ids
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        # equal columns of the right are null together in padded rows, and the classes are of non-null values
+        return () if self.full else self.left.equalities
+
+
+@dataclass(frozen=True, eq=False)
+class MarkJoin(Node):
+    """Every left row, once, with a mark: whether some right row makes the condition true with it."""
+
+    left: Node
+    right: Node
+    condition: Expr | None
+    mark: Column
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> MarkJoin:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return (*self.left.columns, self.mark)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.left.ids
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        return self.left.equalities
+
+
+@dataclass(frozen=True, eq=False)
+class UnionAll(Node):
+    """The rows of all parts, column by column. `key` names the IDs, which pass infer_ids gives all parts."""
+
+    parts: tuple[Node, ...]
+    fields: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def with_inputs(self, inputs: Sequence[Node]) -> UnionAll:
+        return replace(self, parts=tuple(inputs))
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.fields
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.key
+
+    def calls(self, part: int) -> dict[str, str]:
+        """What the union calls each column of a part."""
+        return dict(zip(self.parts[part].names, self.names, strict=True))
+
+
+@dataclass(frozen=True)
+class Order:
+    """One sort key: a column, its direction, and where nulls go."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Node):
+    """Every input row with values computed over its partition. `calls` are over input columns; their OVER
+    clauses are made from `partition`, `order` and the frame that each carries."""
+
+    input: Node
+    partition: tuple[str, ...]
+    order: tuple[Order, ...]
+    items: tuple[Item, ...]
+    frame: Expr | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Window:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns + tuple(item.column for item in self.items)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.input.ids
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        return self.input.equalities
+
+    @cached_property
+    def looked_at(self) -> frozenset[str]:
+        """The input columns that decide what the window computes."""
+        called = frozenset().union(*(columns_of(i.expression) for i in self.items))
+        return called | frozenset(self.partition) | frozenset(o.column for o in self.order)
+
+
+@dataclass(frozen=True, eq=False)
+class Limit(Node):
+    """The first rows of the input in an order; rows that are equal in it are taken by their IDs."""
+
+    input: Node
+    order: tuple[Order, ...]
+    limit: int | None
+    offset: int = 0
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Limit:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.input.ids
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        return self.input.equalities
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Node):
+    """Numbers that are written in the query itself, one a row; they never change."""
+
+    column: Column
+    numbers: tuple[int, ...]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return (self.column,)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return (self.column.name,)
 
 
 # --- only in delta scripts ----------------------------------------------------------------------------
@@ -412,6 +611,10 @@ class Empty(Node):
 
 
 # --- helpers ------------------------------------------------------------------------------------------
+
+
+def _or_null(c: Column) -> Column:
+    return replace(c, nullable=True)
 
 
 def pre_column(c: Column) -> Column:

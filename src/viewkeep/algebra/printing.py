@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from viewkeep.algebra.expressions import text
 from viewkeep.algebra.nodes import (
     Aggregate,
     BaseDiff,
+    Constant,
     Empty,
     Item,
     Join,
     LeftJoin,
+    Limit,
+    MarkJoin,
+    Measure,
     Node,
+    Order,
+    OuterJoin,
     Project,
     Ref,
     Scan,
@@ -18,6 +26,8 @@ from viewkeep.algebra.nodes import (
     SemiJoin,
     Stored,
     Union,
+    UnionAll,
+    Window,
 )
 
 
@@ -40,8 +50,22 @@ def line(node: Node) -> str:
         return "Project " + ", ".join(_item(i) for i in node.items)
     if isinstance(node, Join):
         return "Join " + (text(node.condition) if node.condition is not None else "everything")
+    if isinstance(node, (OuterJoin, MarkJoin)):
+        shown = text(node.condition) if node.condition is not None else "everything"
+        if isinstance(node, MarkJoin):
+            return f"MarkJoin {shown} AS {node.mark.name}"
+        return f"{'FullJoin' if node.full else 'LeftOuterJoin'} {shown}"
+    if isinstance(node, UnionAll):
+        return f"UnionAll AS {', '.join(node.names)}"
+    if isinstance(node, Window):
+        made = ", ".join(_item(i) for i in node.items)
+        return f"Window by ({', '.join(node.partition)}) in order ({_orders(node.order)}): {made}"
+    if isinstance(node, Limit):
+        return f"Limit {node.limit} from {node.offset} in order ({_orders(node.order)})"
+    if isinstance(node, Constant):
+        return f"Constant {', '.join(map(str, node.numbers))} AS {node.column.name}"
     if isinstance(node, Aggregate):
-        measures = ", ".join(f"{m.function}({m.argument or '*'}) AS {m.name}" for m in node.measures)
+        measures = ", ".join(_measure(m) for m in node.measures)
         return f"Aggregate by ({', '.join(node.keys)}): {measures}"
     if isinstance(node, SemiJoin):
         pairs = ", ".join(a if a == b else f"{a} = {b}" for a, b in node.on)
@@ -58,6 +82,15 @@ def line(node: Node) -> str:
         return f"Ref {node.name}"
     assert isinstance(node, Empty)
     return "Empty"
+
+
+def _measure(m: Measure) -> str:
+    called = text(m.call) if m.call is not None else f"{m.function}({m.argument or '*'})"
+    return f"{called} AS {m.name}"
+
+
+def _orders(order: Sequence[Order]) -> str:
+    return ", ".join(o.column + (" desc" if o.descending else "") for o in order)
 
 
 def _item(item: Item) -> str:

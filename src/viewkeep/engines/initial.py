@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr, column
-from viewkeep.algebra.nodes import Aggregate, Node, Stored
+from viewkeep.algebra.nodes import Node, Stored
 from viewkeep.passes.compiler import Compiled
 from viewkeep.rules.context import Target
 from viewkeep.script.render import Names, Renderer
@@ -34,6 +34,6 @@ def shown(compiled: Compiled, names: Names) -> exp.Select:
     items = {i.name: i.expression for i in compiled.plan.items}
     outputs: list[Expr] = []
     for user_name, plan_name in compiled.visible:
-        value = items[plan_name] if isinstance(root, Aggregate) else column(plan_name)
+        value = column(plan_name) if root is compiled.plan else items[plan_name]
         outputs.append(exp.alias_(value.copy(), user_name, quoted=True))
     return exp.select(*outputs).from_(names.stored("rows"))

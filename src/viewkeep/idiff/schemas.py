@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from viewkeep.algebra.expressions import columns_of
-from viewkeep.algebra.nodes import Aggregate, Join, Node, Project, Scan, Select
+from viewkeep.algebra.nodes import (
+    Aggregate,
+    Constant,
+    Join,
+    Limit,
+    MarkJoin,
+    Node,
+    OuterJoin,
+    Project,
+    Scan,
+    Select,
+    UnionAll,
+    Window,
+)
 
 Lineage = dict[str, frozenset[str]]
 
@@ -39,8 +52,25 @@ def _lineage(node: Node, conditions: list[frozenset[str]]) -> Lineage:
         return {name: frozenset({name}) for name in node.names}
     if isinstance(node, Select):
         conditions.append(_origins(columns_of(node.predicate), below))
-    elif isinstance(node, Join) and node.condition is not None:
+    elif isinstance(node, (Join, OuterJoin, MarkJoin)) and node.condition is not None:
         conditions.append(_origins(columns_of(node.condition), below))
+        if isinstance(node, MarkJoin):
+            below[node.mark.name] = frozenset()
+    elif isinstance(node, MarkJoin):
+        below[node.mark.name] = frozenset()
+    elif isinstance(node, Window):
+        conditions.append(_origins(node.looked_at, below))
+        below.update({item.name: _origins(node.looked_at, below) for item in node.items})
+    elif isinstance(node, Limit):
+        conditions.append(_origins(frozenset(o.column for o in node.order), below))
+    elif isinstance(node, Constant):
+        return {node.column.name: frozenset()}
+    elif isinstance(node, UnionAll):
+        parts = [[below[name] for name in part.names] for part in node.parts]
+        return {
+            name: frozenset().union(*origins)
+            for name, origins in zip(node.names, zip(*parts, strict=True), strict=True)
+        }
     elif isinstance(node, Project):
         return {i.name: _origins(columns_of(i.expression), below) for i in node.items}
     elif isinstance(node, Aggregate):

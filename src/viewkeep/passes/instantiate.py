@@ -5,14 +5,37 @@ Bottom up: the diffs of each input go through the operator's rules and become th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from viewkeep.algebra.nodes import Aggregate, Join, Node, Project, Scan, Select, Stored
+from viewkeep.algebra.nodes import (
+    Aggregate,
+    Constant,
+    Join,
+    Limit,
+    MarkJoin,
+    Node,
+    OuterJoin,
+    Project,
+    Scan,
+    Select,
+    Stored,
+    UnionAll,
+    Window,
+)
 from viewkeep.idiff.diff import Diff
 from viewkeep.passes.place_caches import Placement
-from viewkeep.rules import aggregate, join, project, select
+from viewkeep.rules import aggregate, join, limit, mark_join, outer_join, project, select, union_all, window
 from viewkeep.rules.context import Context, Target
 from viewkeep.rules.scan import base_diffs
+
+# operators that have rules of their own for tuple-based diffs
+RULES: Mapping[type[Node], tuple[Callable[..., list[Diff]], Callable[..., list[Diff]]]] = {
+    Join: (join.propagate, join.propagate_tuples),
+    OuterJoin: (outer_join.propagate, outer_join.propagate_tuples),
+    MarkJoin: (mark_join.propagate, mark_join.propagate_tuples),
+    Window: (window.propagate, window.propagate_tuples),
+    Limit: (limit.propagate, limit.propagate_tuples),
+}
 
 
 class Instantiation:
@@ -43,7 +66,7 @@ class Instantiation:
         """Instantiates everything up to the view's rows."""
         root = self._placement.root
         diffs = self._diffs(root)
-        if not isinstance(root, Aggregate) and diffs:
+        if not isinstance(root, Aggregate) and diffs:  # an aggregate has stored its changes itself
             view = self._placement.targets[-1]
             self.context.applied.append((view, tuple(diffs), None))
         return self.context
@@ -56,6 +79,8 @@ class Instantiation:
     def _propagate(self, node: Node) -> list[Diff]:
         if isinstance(node, Scan):
             return self._base(node)
+        if isinstance(node, Constant):
+            return []
         inputs = [self._diffs(child) for child in node.inputs]
         if not any(inputs):
             return []
@@ -63,10 +88,15 @@ class Instantiation:
             return select.propagate(node, inputs, self.context)
         if isinstance(node, Project):
             return project.propagate(node, inputs, self.context)
-        if isinstance(node, Join):
-            if self._strategy == "tuple":
-                return join.propagate_tuples(node, inputs, self.context)
-            return join.propagate(node, inputs, self.context)
+        if isinstance(node, UnionAll):
+            return union_all.propagate(node, inputs)
+        rules = RULES.get(type(node))
+        if rules is not None:
+            by_id, by_tuple = rules
+            made = (by_tuple if self._strategy == "tuple" else by_id)(node, inputs, self.context)
+            if node in self.context.stored and node is not self._placement.root:
+                self.context.store_diffs(node, made)
+            return made
         assert isinstance(node, Aggregate)
         output = self.context.stored[node]
         changes, diffs = aggregate.propagate(node, inputs, output, self.context)

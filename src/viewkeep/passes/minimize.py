@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from sqlglot import exp
+
 from viewkeep.algebra.expressions import (
     Expr,
     column,
@@ -25,13 +27,17 @@ from viewkeep.algebra.nodes import (
     Empty,
     Item,
     Join,
+    MarkJoin,
     Node,
+    OuterJoin,
     Project,
     Ref,
     Scan,
     Select,
     SemiJoin,
     Union,
+    UnionAll,
+    Window,
     passing,
     rebuild,
 )
@@ -82,11 +88,16 @@ def push_semijoin_down(node: Node) -> Node:
     if isinstance(below, Select):
         return replace(below, input=push_semijoin_down(replace(node, left=below.input)))
     if isinstance(below, Project):
-        made = {item.name: item.copies for item in below.items}
-        moved = tuple((made[a], b) for a, b in on)
-        if all(a is not None for a, _ in moved):
+        made = {item.name: item for item in below.items}
+        fixed = [(made[a].expression, b) for a, b in on if not columns_of(made[a].expression)]
+        moved = [(made[a].copies, b) for a, b in on if columns_of(made[a].expression)]
+        if all(a is not None for a, _ in moved) and moved:
             pairs = tuple((a, b) for a, b in moved if a is not None)
-            return replace(below, input=push_semijoin_down(replace(node, left=below.input, on=pairs)))
+            # a constant of this input, such as a union's tag, asks something of the diff alone
+            right = node.right
+            for value, b in fixed:
+                right = Select(right, exp.NullSafeEQ(this=column(b), expression=value.copy()))
+            return replace(below, input=push_semijoin_down(SemiJoin(below.input, right, pairs)))
     if isinstance(below, Join):
         for side, other in ((below.left, below.right), (below.right, below.left)):
             pairs = tuple((_called_in(side, below, a), b) for a, b in on)
@@ -94,9 +105,31 @@ def push_semijoin_down(node: Node) -> Node:
                 inner = push_semijoin_down(replace(node, left=side, on=pairs))
                 sides = (inner, other) if side is below.left else (other, inner)
                 return replace(below, left=sides[0], right=sides[1])
+    if isinstance(below, (MarkJoin, OuterJoin)) and on:
+        names = [a for a, _ in on]
+        if all(a in below.left.by_name for a in names):
+            inner = push_semijoin_down(replace(node, left=below.left))
+            # of a full join only the rows of these left rows are asked for: padded right rows are not
+            if isinstance(below, MarkJoin):
+                return below.with_inputs([inner, below.right])
+            return OuterJoin(inner, below.right, below.condition)
+        if isinstance(below, OuterJoin) and all(a in below.right.by_name for a in names):
+            inner = push_semijoin_down(replace(node, left=below.right))
+            if not below.full:
+                return Join(below.left, inner, below.condition)
+            return passing(OuterJoin(inner, below.left, below.condition), below.names)
+    if isinstance(below, UnionAll):
+        parts = []
+        for number, part in enumerate(below.parts):
+            own = {new: old for old, new in below.calls(number).items()}
+            pairs = tuple((own[a], b) for a, b in on)
+            parts.append(push_semijoin_down(replace(node, left=part, on=pairs)))
+        return below.with_inputs(parts)
+    if isinstance(below, Window) and {a for a, _ in on} <= set(below.partition) and on:
+        return below.with_inputs([push_semijoin_down(replace(node, left=below.input))])
     if isinstance(below, Union):
-        parts = tuple(push_semijoin_down(replace(node, left=part)) for part in below.parts)
-        return replace(below, parts=parts)
+        parts = [push_semijoin_down(replace(node, left=part)) for part in below.parts]
+        return replace(below, parts=tuple(parts))
     if isinstance(below, Aggregate) and {a for a, _ in on} <= set(below.keys) and on:
         return replace(below, input=push_semijoin_down(replace(node, left=below.input)))
     return node
@@ -185,10 +218,13 @@ def drop_what_is_empty(node: Node, lets: Lets) -> Node:
         return parts[0] if len(parts) == 1 and not node.distinct else replace(node, parts=parts)
     if isinstance(node, SemiJoin) and isinstance(node.right, Empty):
         return node.left if node.anti else Empty(node.columns)
+    if isinstance(node, UnionAll):
+        return node  # its parts have names of their own
     keyless = isinstance(node, Aggregate) and not node.keys
+    full = isinstance(node, OuterJoin) and node.full
     first = node.inputs[0] if node.inputs else None
     dead = isinstance(first, Empty) or (isinstance(node, Join) and isinstance(node.right, Empty))
-    if dead and not keyless:
+    if dead and not keyless and not full:
         return Empty(node.columns)
     return node
 

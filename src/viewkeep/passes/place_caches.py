@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from viewkeep.algebra.expressions import equated_columns
-from viewkeep.algebra.nodes import Aggregate, Join, Node, Project, Scan, walk
+from viewkeep.algebra.nodes import Aggregate, Join, Limit, Node, Project, Scan, Select, Window, walk
 from viewkeep.catalog.models import Table
 from viewkeep.rules.context import Target
 
@@ -28,10 +28,18 @@ class Placement:
 
 def place_caches(plan: Project, tables: Mapping[str, Table], strategy: str) -> Placement:
     """The targets of a view, in the order in which a script computes them."""
-    root: Node = plan.input if isinstance(plan.input, Aggregate) else plan
+    # what is above these is computed when the view is read: they need their own output as it was
+    root: Node = plan.input if isinstance(plan.input, (Aggregate, Limit, Window)) else plan
     targets: list[Target] = []
     reasons: list[str] = []
     for node in reversed(list(walk(root))):
+        if isinstance(node, Limit):
+            if _is_costly(node.input):
+                targets.append(Target(f"cache_{len(targets) + 1}", node.input, "input cache"))
+                reasons.append("input of a LIMIT, from which other rows may move up")
+            if node is not root:
+                targets.append(Target(f"cache_{len(targets) + 1}", node, "output cache"))
+                reasons.append("output of a LIMIT inside the view")
         if not isinstance(node, Aggregate):
             continue
         if strategy == "id" and any(isinstance(n, Join) for n in _until_aggregate(node.input)):
@@ -46,6 +54,13 @@ def place_caches(plan: Project, tables: Mapping[str, Table], strategy: str) -> P
             reasons.append("output of an aggregate inside the view")
     targets.append(Target("rows", root, "view"))
     return Placement(root, tuple(targets), tuple(reasons))
+
+
+def _is_costly(node: Node) -> bool:
+    """Whether a node's rows cannot be had by reading one table or one stored target."""
+    if isinstance(node, (Select, Project)):
+        return _is_costly(node.input)
+    return not isinstance(node, (Scan, Aggregate))
 
 
 def _until_aggregate(node: Node) -> list[Node]:

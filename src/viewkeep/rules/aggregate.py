@@ -1,7 +1,9 @@
-"""Grouping with SUM, COUNT and AVG (idIVM tables 7, 9, 11, 12), groups that come and go included.
+"""Grouping (idIVM tables 7, 9, 11, 12), groups that come and go included.
 
 For each group the plan keeps a row count, a sum and, where values may be null, a count of them; SUM and AVG
-are finished from these above the operator. A group exists while its row count is not zero.
+are finished from these above the operator. A group exists while its row count is not zero. MIN and MAX are
+kept too, and looked for again when the extreme value goes; other functions are computed anew for the groups
+that a change touches.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from viewkeep.algebra.nodes import (
     passing,
     pre_column,
 )
-from viewkeep.algebra.types import BIGINT, DOUBLE, MAX_PRECISION, Type, decimal
+from viewkeep.algebra.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Type, decimal
 from viewkeep.idiff.changes import KIND_COLUMN, diffs_of, literal, rows_after, rows_before
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.compare import as_pre
@@ -39,6 +41,7 @@ from viewkeep.rules.overlay import expand, union_rows
 # A sum of doubles is recomputed once what went in and out of it exceeds its values this many times.
 DRIFT_LIMIT = 1e5
 LARGEST = 1e300
+STALE = Column(":stale", BOOLEAN)
 
 
 def propagate(
@@ -48,9 +51,8 @@ def propagate(
     before, after = _touched_rows(node, inputs[0], ctx)
     delta = ctx.let("delta", _delta(node, before, after))
     changes = ctx.let("groups", _new_state(node, delta, output))
-    doubles = [m for m in node.measures if m.function == "sum" and m.column.type == DOUBLE]
-    if doubles:
-        changes = _without_drift(node, doubles, changes, ctx)
+    if any(_is_redone(m) for m in node.measures):
+        changes = _recomputed_where_stale(node, changes, ctx)
     return changes, diffs_of(changes, node.keys, "AddDeltasToGroups")
 
 
@@ -85,22 +87,41 @@ def _looked_up(below: Node, state: str, diff: Diff, names: Sequence[str], ctx: C
 
 
 def _arguments(node: Aggregate) -> set[str]:
-    return {m.argument for m in node.measures if m.argument is not None}
+    return {name for m in node.measures for name in m.arguments}
 
 
 def _delta(node: Aggregate, before: Node | None, after: Node | None) -> Node:
-    """For each touched group how much each measure changes: rows that come minus rows that go."""
+    """For each touched group how much each measure changes: rows that come minus rows that go. For an
+    extreme, the extreme of what comes (`come:`) and of what goes (`gone:`)."""
+    additive = [m for m in node.measures if m.is_additive]
+    extremes = [m for m in node.measures if m.function in ("min", "max")]
     parts = []
     for rows, sign in ((before, -1), (after, 1)):
         if rows is not None:
             items = [Item(rows.by_name[k], column(k)) for k in node.keys]
-            items += [Item(_named(m, "v:"), _contribution(m, sign)) for m in node.measures]
+            items += [Item(_named(m, "v:"), _contribution(m, sign)) for m in additive]
+            for m in extremes:
+                null: Expr = exp.Cast(this=exp.Null(), to=m.column.type.sql())
+                value: Expr = column(m.argument or "")
+                for prefix, here in (("come:", sign > 0), ("gone:", sign < 0)):
+                    items.append(Item(_extreme(m, prefix), value.copy() if here else null.copy()))
             parts.append(Project(rows, tuple(items)))
     signed = parts[0] if len(parts) == 1 else Union(tuple(parts))
-    totals = tuple(Measure(_named(m, "d:"), "sum", f"v:{m.name}") for m in node.measures)
-    delta = Aggregate(signed, node.keys, totals)
+    totals = [Measure(_named(m, "d:"), "sum", f"v:{m.name}") for m in additive]
+    outer = [
+        Measure(_extreme(m, prefix), m.function, f"{prefix}{m.name}")
+        for m in extremes
+        for prefix in ("come:", "gone:")
+    ]
+    delta = Aggregate(signed, node.keys, (*totals, *outer))
+    if len(additive) < len(node.measures):
+        return delta  # 1 and 4 for 2 and 3: all sums are as they were, and the minimum is not
     moved = (exp.NEQ(this=column(m.name), expression=exp.Literal.number(0)) for m in totals)
     return Select(delta, disjunction(moved))
+
+
+def _extreme(measure: Measure, prefix: str) -> Column:
+    return Column(prefix + measure.name, measure.column.type, nullable=True)
 
 
 def _contribution(measure: Measure, sign: int) -> Expr:
@@ -124,6 +145,9 @@ def _new_state(node: Aggregate, delta: Ref, output: Stored) -> Node:
     joined = LeftJoin(delta, as_pre(output.with_row()), tuple((k, pre_name(k)) for k in node.keys))
     items = [Item(output.by_name[k], column(k)) for k in node.keys]
     for m in node.measures:
+        if not m.is_additive:
+            items.append(Item(m.column, _kept_or_come(m)))
+            continue
         new: Expr = _sum_of(m)
         if m.function == "magnitude":
             # each addition to the sum rounds once by at most its mass: that counts as turnover too
@@ -140,6 +164,8 @@ def _new_state(node: Aggregate, delta: Ref, output: Stored) -> Node:
     items.append(Item(KIND_COLUMN, exp.Case(ifs=ifs, default=literal("update"))))
     if output.locates:
         items.append(Item(Column(ROW, BIGINT), column(pre_name(ROW))))
+    if stale := _staleness(node):
+        items.append(Item(STALE, disjunction(stale)))
     ordered = Project(joined, tuple(items))
     if not node.keys:
         return ordered
@@ -153,32 +179,77 @@ def _sum_of(measure: Measure) -> Expr:
     return exp.Add(this=old, expression=column(f"d:{measure.name}"))
 
 
-def _without_drift(node: Aggregate, doubles: Sequence[Measure], changes: Ref, ctx: Context) -> Ref:
-    """Sums of doubles, recomputed for the groups in which adding and subtracting may have lost digits.
+def _kept_or_come(measure: Measure) -> Expr:
+    """An extreme as it was, or a value that comes and is more extreme. Stale where the old one went."""
+    old = column(pre_name(measure.name))
+    if measure.function == "any":
+        return old
+    come = column(f"come:{measure.name}")
+    return exp.Case(
+        ifs=[
+            exp.If(this=exp.Is(this=old.copy(), expression=exp.Null()), true=come.copy()),
+            exp.If(this=_beyond(measure, come, old), true=come.copy()),
+        ],
+        default=old,
+    )
 
-    Counter-example: 1 + 1e300 - 1e300 is 0 in doubles. `mass` is the sum of absolute values, `magnitude`
-    all that ever went in or out since the sum was last computed from its rows. Their ratio bounds the
-    error; infinities and NaN fail the test, so such groups are always recomputed.
+
+def _beyond(measure: Measure, value: Expr, other: Expr) -> Expr:
+    kind = exp.LT if measure.function == "min" else exp.GT
+    return kind(this=value.copy(), expression=other.copy())
+
+
+def _staleness(node: Aggregate) -> list[Expr]:
+    """When a group's extremes are not known from what was kept: the extreme went, and nothing that comes is
+    as extreme."""
+    found: list[Expr] = []
+    for m in node.measures:
+        if m.function in ("min", "max"):
+            old, come, gone = (column(p + m.name) for p in ("pre:", "come:", "gone:"))
+            went = exp.Not(this=exp.Paren(this=_beyond(m, old, gone)))
+            replaced = exp.Coalesce(
+                this=exp.Not(this=exp.Paren(this=_beyond(m, old, come))), expressions=[exp.false()]
+            )
+            stays = exp.Is(this=gone.copy(), expression=exp.Null())
+            found.append(
+                exp.And(
+                    this=exp.Not(this=exp.Paren(this=stays)),
+                    expression=exp.And(
+                        this=exp.Coalesce(this=went, expressions=[exp.true()]),
+                        expression=exp.Not(this=exp.Paren(this=replaced)),
+                    ),
+                )
+            )
+    return found
+
+
+def _is_redone(measure: Measure) -> bool:
+    """Whether a measure is, at times, computed anew from the group's rows."""
+    return not measure.is_additive or (measure.function == "sum" and measure.column.type == DOUBLE)
+
+
+def _recomputed_where_stale(node: Aggregate, changes: Ref, ctx: Context) -> Ref:
+    """The change relation with measures computed anew for the groups in which they are not to be trusted.
+
+    Sums of doubles, where adding and subtracting may have lost digits: 1 + 1e300 - 1e300 is 0 in doubles.
+    `mass` is the sum of absolute values, `magnitude` all that ever went in or out since the sum was last
+    computed from its rows. Their ratio bounds the error; infinities and NaN fail the test, so such groups
+    are always recomputed. Extremes that went. And functions that nothing can be added to, always.
     """
-    sums = {m.argument: m for m in doubles}
-    drifted = []
-    for argument in sums:
-        mass, magnitude = (
-            next(m for m in node.measures if m.function == f and m.argument == argument)
-            for f in ("mass", "magnitude")
-        )
-        limit = exp.Mul(this=_number(DRIFT_LIMIT), expression=column(mass.name))
-        within = both(
-            exp.LTE(this=column(magnitude.name), expression=limit),
-            exp.LT(this=column(magnitude.name), expression=_number(LARGEST)),
-        )
-        drifted.append(exp.Not(this=exp.Paren(this=within)))
     alive = exp.NEQ(this=column(KIND_COLUMN.name), expression=literal("delete"))
-    suspects = Select(changes, both(alive, exp.Paren(this=disjunction(drifted))))
-    flagged = ctx.let("drifted", passing(suspects, [*node.keys, KIND_COLUMN.name]))
-    redone = [m for m in node.measures if m.argument in sums and m.function != "count"]
+    wanted = None if any(m.function == "any" for m in node.measures) else disjunction(_doubts(node, changes))
+    doubtful = Select(changes, alive if wanted is None else both(alive, exp.Paren(this=wanted)))
+    flagged = ctx.let("stale", passing(doubtful, [*node.keys, KIND_COLUMN.name]))
+    doubles = {m.argument for m in node.measures if m.function == "sum" and m.column.type == DOUBLE}
+    redone = [
+        m
+        for m in node.measures
+        if not m.is_additive or (m.argument in doubles and m.function not in ("rows", "count"))
+    ]
     rows = SemiJoin(ctx.state(node.input, "post"), flagged, tuple((k, k) for k in node.keys))
-    fresh = Aggregate(rows, node.keys, tuple(redone))
+    # of one column and a star: a group that is recomputed has a count, whatever its measures are
+    there = Measure(Column("there", BIGINT, nullable=False), "rows")
+    fresh = Aggregate(rows, node.keys, (*redone, there))
     renamed = Project(
         fresh,
         tuple(Item(Column(f"r:{c.name}", c.type, c.nullable), column(c.name)) for c in fresh.columns),
@@ -186,13 +257,35 @@ def _without_drift(node: Aggregate, doubles: Sequence[Measure], changes: Ref, ct
     recomputed = ctx.let("recomputed", renamed)
     ctx.guards[recomputed.name] = flagged.name
     joined = LeftJoin(changes, recomputed, tuple((k, f"r:{k}") for k in node.keys))
+    was_redone = exp.Not(this=exp.Paren(this=exp.Is(this=column("r:there"), expression=exp.Null())))
     items = []
     for c in changes.columns:
+        if c.name == STALE.name:
+            continue
         value: Expr = column(c.name)
         if any(m.name == c.name for m in redone):
-            value = exp.Coalesce(this=column(f"r:{c.name}"), expressions=[value])
+            fresh_value = exp.If(this=was_redone.copy(), true=column(f"r:{c.name}"))
+            value = exp.Case(ifs=[fresh_value], default=value)
         items.append(Item(c, value))
     return ctx.let("groups_exact", Project(joined, tuple(items)))
+
+
+def _doubts(node: Aggregate, changes: Ref) -> list[Expr]:
+    doubts: list[Expr] = [column(STALE.name)] if STALE.name in changes.by_name else []
+    for total in node.measures:
+        if total.function != "sum" or total.column.type != DOUBLE:
+            continue
+        mass, magnitude = (
+            next(m for m in node.measures if m.function == f and m.argument == total.argument)
+            for f in ("mass", "magnitude")
+        )
+        limit = exp.Mul(this=_number(DRIFT_LIMIT), expression=column(mass.name))
+        within = both(
+            exp.LTE(this=column(magnitude.name), expression=limit),
+            exp.LT(this=column(magnitude.name), expression=_number(LARGEST)),
+        )
+        doubts.append(exp.Not(this=exp.Paren(this=within)))
+    return doubts
 
 
 def _number(value: float) -> Expr:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import column, conjunction, differs, disjunction, pre_name, same
-from viewkeep.algebra.nodes import Item, Join, Node, Project, Select, SemiJoin, passing, pre_column
+from viewkeep.algebra.expressions import (
+    Expr,
+    column,
+    columns_of,
+    conjunction,
+    differs,
+    disjunction,
+    pre_name,
+    same,
+)
+from viewkeep.algebra.nodes import Item, Join, Node, Project, Select, SemiJoin, Union, passing, pre_column
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.context import Context
 
@@ -83,3 +92,67 @@ def reexamine(
     before = ctx.let("rows_before", SemiJoin(ctx.state(node, "pre"), diff.query, on))
     after = ctx.let("rows_after", SemiJoin(ctx.state(node, "post"), diff.query, on))
     return compare(before, after, node.ids, changed & frozenset(node.names), rule)
+
+
+def compare_touched(
+    node: Node,
+    touched: Sequence[Node],
+    changed: frozenset[str],
+    ctx: Context,
+    rule: str,
+    *,
+    updates_only: bool = False,
+) -> list[Diff]:
+    """The rows of a node that are named by relations of some of its columns, before and after, compared."""
+    rows = []
+    for state in ("pre", "post"):
+        found = [
+            SemiJoin(ctx.state(node, "pre" if state == "pre" else "post"), named, _on(named))
+            for named in touched
+        ]
+        whole: Node = found[0] if len(found) == 1 else Union(tuple(found), distinct=True)
+        rows.append(ctx.let("rows_before" if state == "pre" else "rows_after", whole))
+    made = compare(rows[0], rows[1], node.ids, changed & frozenset(node.names), rule)
+    return [d for d in made if d.kind == "update"] if updates_only else made
+
+
+def _on(named: Node) -> tuple[tuple[str, str], ...]:
+    return tuple((name, name) for name in named.names)
+
+
+def changed_images(below: Node, diff: Diff, needed: frozenset[str], ctx: Context) -> list[Node]:
+    """The rows of a node that a diff takes away or brings, in the needed columns: as they were and are.
+
+    From the diff itself where it knows them, else looked up by its ids.
+    """
+    names = [n for n in below.names if n in needed]
+    if diff.kind == "insert":
+        return [passing(diff.query, names)]
+    if diff.knows(needed):
+        if diff.kind == "delete":
+            return [passing(diff.query, names)]
+        return [passing(old_values(diff, diff.query), names), passing(diff.query, names)]
+    on = tuple((i, i) for i in diff.ids)
+    before = passing(SemiJoin(ctx.state(below, "pre"), diff.query, on), names)
+    if diff.kind == "delete":
+        return [before]
+    return [before, passing(SemiJoin(ctx.state(below, "post"), diff.query, on), names)]
+
+
+def met_by(
+    condition: Expr | None, moved: Node, diffs: Sequence[Diff], other: Node, ctx: Context
+) -> list[Node]:
+    """The IDs of the rows of `other` that satisfy a condition with rows of `moved` that its diffs change, as
+    they were or as they are. No relation, or one."""
+    looked_at = columns_of(condition) if condition is not None else frozenset()
+    reaching = [d for d in diffs if d.kind != "update" or d.changed & looked_at]
+    needed = looked_at & frozenset(moved.names)
+    images = [image for d in reaching for image in changed_images(moved, d, needed, ctx)]
+    if not images:
+        return []
+    partners = ctx.let("partners", Union(tuple(images), distinct=True))
+    states = [ctx.state(other, "post")]
+    if not ctx.unchanged(other):
+        states.append(ctx.state(other, "pre"))
+    found = [passing(Join(partners, rows, condition), other.ids) for rows in states]
+    return [ctx.let("touched", Union(tuple(found), distinct=True))]

@@ -66,6 +66,11 @@ class Context:
         target = next(t for t in self.targets if t.node is node)
         self.applied.append((target, tuple(diffs), changes))
 
+    def store_diffs(self, node: Node, diffs: Sequence[Diff]) -> None:
+        """A target is changed by diffs; its state after is computed where it is asked for."""
+        target = next(t for t in self.targets if t.node is node)
+        self.applied.append((target, tuple(diffs), None))
+
 
 def stored_after(stored: Stored, changes: Ref) -> Node:
     """A target after the refresh: the rows that do not change, and those that its change relation leaves.

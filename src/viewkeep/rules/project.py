@@ -41,7 +41,14 @@ def _mapped(node: Project, diff: Diff, changed: frozenset[str], rule: str) -> Di
     """The diff with its ids under their new names and the items that it knows."""
     renamed, rows = rename_ids(diff, node.kept)
     items = [Item(node.by_name[new], column(old)) for new, old in renamed.items()]
-    known = [i for i in node.items if i.name not in renamed and diff.knows(columns_of(i.expression))]
+    # a tag belongs to the ids of every diff: without it an update of the null group would reach padded rows
+    tags = [i for i in node.items if i.name in node.tags]
+    items += tags
+    known = [
+        i
+        for i in node.items
+        if i.name not in renamed and i not in tags and diff.knows(columns_of(i.expression))
+    ]
     items += [Item(i.column, diff.post(i.expression)) for i in known]
     if diff.kind == "update":
         items += [Item(pre_column(i.column), diff.pre(i.expression)) for i in known]
@@ -49,4 +56,5 @@ def _mapped(node: Project, diff: Diff, changed: frozenset[str], rule: str) -> Di
     if changed:
         query = Select(query, disjunction(differs(column(c), column(pre_name(c))) for c in sorted(changed)))
     names = tuple(i.name for i in known)
-    return Diff(diff.kind, tuple(renamed), names, query, changed, diff.exact, rule)
+    ids = (*renamed, *node.tags)
+    return Diff(diff.kind, ids, names, query, changed, diff.exact, rule)

@@ -3,13 +3,15 @@ one SELECT, so that a person can read the result."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import (
     Expr,
+    column,
     conjunction,
     differs,
     disjunction,
@@ -21,11 +23,17 @@ from viewkeep.algebra.nodes import (
     Aggregate,
     BaseDiff,
     Column,
+    Constant,
     Empty,
+    Item,
     Join,
     LeftJoin,
+    Limit,
+    MarkJoin,
     Measure,
     Node,
+    Order,
+    OuterJoin,
     Project,
     Ref,
     Scan,
@@ -33,6 +41,8 @@ from viewkeep.algebra.nodes import (
     SemiJoin,
     Stored,
     Union,
+    UnionAll,
+    Window,
 )
 from viewkeep.idiff.net import NET_KIND
 
@@ -61,6 +71,7 @@ class _Source:
     relation: Expr
     on: Expr | None = None
     left: bool = False
+    full: bool = False
 
 
 @dataclass
@@ -92,6 +103,10 @@ class Renderer:
             return joined
         if isinstance(node, Aggregate):
             return self._grouped(node)
+        if isinstance(node, UnionAll):
+            return self.query(_lined_up(node))
+        if isinstance(node, Constant):
+            return _numbers(node)
         return _select(self._block(node), node.columns)
 
     def _alias(self) -> str:
@@ -121,6 +136,14 @@ class Renderer:
             return self._join(node)
         if isinstance(node, LeftJoin):
             return self._left_join(node)
+        if isinstance(node, OuterJoin):
+            return self._outer_join(node)
+        if isinstance(node, MarkJoin):
+            return self._mark_join(node)
+        if isinstance(node, Window):
+            return self._window(node)
+        if isinstance(node, Limit):
+            return self._limit(node)
         if isinstance(node, SemiJoin):
             return self._semijoin(node)
         if isinstance(node, Empty):
@@ -170,13 +193,58 @@ class Renderer:
     def _left_join(self, node: LeftJoin) -> _Block:
         left = self._block(node.left)
         right = self._block(node.right)
-        computed = any(not isinstance(e, exp.Column) for e in right.columns.values())
-        if len(right.sources) > 1 or right.where or computed:
+        if len(right.sources) > 1 or right.where or _computes(right):
             right = self._wrapped(_select(right, node.right.columns), node.right.columns)
         terms = _matches(node, left.columns, right.columns)
         on = conjunction(terms)
         source = _Source(right.sources[0].relation, on if on is not None else exp.true(), left=True)
         return _Block([*left.sources, source], {**left.columns, **right.columns}, left.where)
+
+    def _outer_join(self, node: OuterJoin) -> _Block:
+        left, right = self._block(node.left), self._block(node.right)
+        if node.full and (left.where or _computes(left)):
+            left = self._wrapped(_select(left, node.left.columns), node.left.columns)
+        # a value computed from nothing must be null where there is no partner: 1 AS x is not, if inlined
+        if len(right.sources) > 1 or right.where or _computes(right):
+            right = self._wrapped(_select(right, node.right.columns), node.right.columns)
+        columns = {**left.columns, **right.columns}
+        on = substitute(node.condition, columns) if node.condition is not None else exp.true()
+        source = _Source(right.sources[0].relation, on, left=True, full=node.full)
+        return _Block([*left.sources, source], columns, left.where)
+
+    def _mark_join(self, node: MarkJoin) -> _Block:
+        block, inner = self._block(node.left), self._block(node.right)
+        if node.condition is not None:
+            inner.where.append(substitute(node.condition, {**block.columns, **inner.columns}))
+        found = exp.Exists(this=_from(exp.select(exp.Literal.number(1)), inner))
+        block.columns = {**block.columns, node.mark.name: found}
+        return block
+
+    def _window(self, node: Window) -> _Block:
+        block = self._block(node.input)
+        over = {
+            "partition_by": [block.columns[p].copy() for p in node.partition],
+            "order": exp.Order(expressions=_ordered(node.order, block.columns)) if node.order else None,
+            "spec": node.frame.copy() if node.frame is not None else None,
+        }
+        made = {
+            i.name: exp.Window(this=substitute(i.expression, block.columns), over="OVER", **_copied(over))
+            for i in node.items
+        }
+        block.columns = {**block.columns, **made}
+        return self._wrapped(_select(block, node.columns), node.columns)
+
+    def _limit(self, node: Limit) -> _Block:
+        block = self._block(node.input)
+        named = [o.column for o in node.order]
+        ties = tuple(Order(i) for i in node.ids if i not in named)
+        query = _select(block, node.columns)
+        query = query.order_by(*_ordered((*node.order, *ties), block.columns))
+        if node.limit is not None:
+            query = query.limit(node.limit)
+        if node.offset:
+            query = query.offset(node.offset)
+        return self._wrapped(query, node.columns)
 
     def _semijoin(self, node: SemiJoin) -> _Block:
         block = self._block(node.left)
@@ -195,13 +263,60 @@ class Renderer:
         return query.group_by(*keys) if keys else query
 
 
+def _lined_up(node: UnionAll) -> Union:
+    """The parts under the union's names."""
+    parts = []
+    for number, part in enumerate(node.parts):
+        items = (Item(node.by_name[new], column(old)) for old, new in node.calls(number).items())
+        parts.append(Project(part, tuple(items)))
+    return Union(tuple(parts))
+
+
+def _numbers(node: Constant) -> exp.Query:
+    rows: list[exp.Query] = [
+        exp.select(
+            exp.alias_(
+                exp.Cast(this=exp.Literal.number(n), to=node.column.type.sql()), node.column.name, quoted=True
+            )
+        )
+        for n in node.numbers
+    ]
+    joined = rows[0]
+    for row in rows[1:]:
+        joined = exp.Union(this=joined, expression=row, distinct=False)
+    return joined
+
+
+def _computes(block: _Block) -> bool:
+    return any(not isinstance(e, exp.Column) for e in block.columns.values())
+
+
+def _ordered(order: Sequence[Order], columns: Mapping[str, Expr]) -> list[Expr]:
+    # where nulls go is always written: engines disagree on what goes without saying
+    return [
+        exp.Ordered(this=columns[o.column].copy(), desc=o.descending, nulls_first=o.nulls_first)
+        for o in order
+    ]
+
+
+def _copied(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        k: [e.copy() for e in v] if isinstance(v, list) else (v.copy() if v is not None else None)
+        for k, v in parts.items()
+    }
+
+
 def measured(measure: Measure, columns: dict[str, Expr]) -> Expr:
     """The aggregate function that computes a measure from its rows."""
+    if measure.call is not None:
+        return substitute(measure.call, columns)
     if measure.function == "rows" or measure.argument is None:
         return exp.Count(this=exp.Star())
     value: Expr = columns[measure.argument].copy()
     if measure.function == "count":
         return exp.Count(this=value)
+    if measure.function in ("min", "max"):
+        return exp.Min(this=value) if measure.function == "min" else exp.Max(this=value)
     if measure.function in ("mass", "magnitude"):
         value = exp.Abs(this=exp.Cast(this=value, to=measure.column.type.sql()))
     total = exp.Coalesce(this=exp.Sum(this=value), expressions=[exp.Literal.number(0)])
@@ -225,7 +340,7 @@ def _from(query: exp.Select, block: _Block) -> exp.Select:
         always = isinstance(source.on, exp.Boolean)
         join = exp.Join(this=source.relation)
         if source.left:
-            join.set("side", "LEFT")
+            join.set("side", "FULL" if source.full else "LEFT")
         elif always:
             join.set("kind", "CROSS")
         if source.left or not always:
