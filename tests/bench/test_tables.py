@@ -22,10 +22,11 @@ def test_results_become_a_table(
         scale=0.0001,
         views=["spj"],
         methods=None,
-        diffs=[5],
+        diffs=["5"],
         repeat=1,
         json=False,
         at="",
+        data=None,
         output=Console(),
     )
     assert status == 0

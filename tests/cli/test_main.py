@@ -93,12 +93,12 @@ def test_bench_passes_its_options_on(viewkeep: Run, monkeypatch: pytest.MonkeyPa
     assert isinstance(options.pop("output"), Console)
     assert name == "devices"
     assert options == {
-        "engine": "duckdb", "scale": 0.1, "views": None, "methods": None, "diffs": [200],
-        "repeat": 5, "json": False, "at": None,
+        "engine": "duckdb", "scale": 0.1, "views": None, "methods": None, "diffs": None,
+        "repeat": 5, "json": False, "at": None, "data": None,
     }  # fmt: skip
     viewkeep(
         "bench", "devices", "--view", "spj", "--method", "id", "--method", "tuple", "--diff", "10", "--json"
     )
     _, options = calls[1]
-    assert (options["views"], options["methods"], options["diffs"]) == (["spj"], ["id", "tuple"], [10])
+    assert (options["views"], options["methods"], options["diffs"]) == (["spj"], ["id", "tuple"], ["10"])
     assert options["json"] is True

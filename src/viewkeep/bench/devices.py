@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from viewkeep.bench.keys import mixed, shuffled
 from viewkeep.bench.workload import MergeJob
 
 PARTS_PER_DEVICE = 10
@@ -73,7 +75,7 @@ class Tables:
             (f"filling devices: {self.parts:,} rows", self.insert_devices(0, self.parts)),
             (
                 f"filling devices_parts: {self.links:,} rows",
-                self.insert_links(0, self.links, _shuffled("id", self.links)),
+                self.insert_links(0, self.links, shuffled("id", self.links)),
             ),
         ]
 
@@ -84,14 +86,14 @@ class Tables:
 
     def insert_parts(self, start: int, end: int) -> str:
         """Parts by number, each with a price from 1.00 to 999.99."""
-        price = f"CAST((100 + {_mixed('id', 1)} % 99900) * 0.01 AS DECIMAL(10,2))"
+        price = f"CAST((100 + {mixed('id', 1)} % 99900) * 0.01 AS DECIMAL(10,2))"
         return f"INSERT INTO parts SELECT {self._key('P', 'id')}, {price} FROM range({start}, {end}) AS t(id)"
 
     def insert_devices(self, start: int, end: int) -> str:
         """Devices by number, every fifth or so a phone."""
         kinds = enumerate(("tablet", "laptop", "camera", "watch"), start=1)
         others = " ".join(f"WHEN {n} THEN '{kind}'" for n, kind in kinds)
-        category = f"CASE {_mixed('id', 2)} % 5 {others} ELSE 'phone' END"
+        category = f"CASE {mixed('id', 2)} % 5 {others} ELSE 'phone' END"
         return (
             f"INSERT INTO devices SELECT {self._key('D', 'id')}, {category} "
             f"FROM range({start}, {end}) AS t(id)"
@@ -101,7 +103,7 @@ class Tables:
         """Rows of devices_parts by number: ten in a row belong to one device, each with a part from another
         tenth of the parts, so that no device has a part twice."""
         tenth = self.parts // PARTS_PER_DEVICE
-        part = f"n % {PARTS_PER_DEVICE} * {tenth} + {_mixed('n', 3)} % {tenth}"
+        part = f"n % {PARTS_PER_DEVICE} * {tenth} + {mixed('n', 3)} % {tenth}"
         return (
             f"INSERT INTO devices_parts SELECT {self._key('D', f'n DIV {PARTS_PER_DEVICE}')}, "
             f"{self._key('P', part)} FROM (SELECT {number} AS n FROM range({start}, {end}) AS t(id)) AS r"
@@ -138,6 +140,7 @@ class Tables:
 class Devices:
     """The tables as a workload: scale 1 is 1M parts, 1M devices, 10M devices_parts."""
 
+    scale: float = 1
     integer_keys: bool = False
 
     @property
@@ -145,39 +148,42 @@ class Devices:
         return VIEWS
 
     @property
-    def changing(self) -> Sequence[str]:
-        return ("parts",)
+    def methods(self) -> Sequence[str]:
+        return ("id", "tuple", "recompute", "merge")
+
+    @property
+    def sizes(self) -> Sequence[str]:
+        return ("200",)
 
     @property
     def merges(self) -> Mapping[str, MergeJob]:
         return MERGES
 
-    def rows(self, scale: float) -> int:
-        return self._tables(scale).links
+    @property
+    def largest(self) -> str:
+        return "devices_parts"
 
-    def load(self, scale: float) -> Sequence[tuple[str, str]]:
-        tables = self._tables(scale)
-        return [*tables.create(), *tables.fill()]
+    @property
+    def changing(self) -> Sequence[str]:
+        return ("parts",)
 
-    def largest_diff(self, scale: float) -> int:
-        return self._tables(scale).parts
+    @property
+    def changeable(self) -> int:
+        return self._tables.parts
 
-    def change(self, scale: float, diff: int, seed: str) -> str:
-        return self._tables(scale).change_prices(diff, seed)
+    @property
+    def exact(self) -> bool:
+        return True
 
-    def _tables(self, scale: float) -> Tables:
-        return Tables(max(PARTS_PER_DEVICE, round(_PARTS_AT_SCALE_1 * scale)), self.integer_keys)
+    def prepare(self, folder: Path) -> None:
+        """Nothing: the engine makes the rows from numbers."""
 
+    def load(self, engine: str, folder: Path) -> Sequence[tuple[str, str]]:
+        return [*self._tables.create(), *self._tables.fill()]
 
-def _mixed(number: str, salt: int) -> str:
-    """A whole number below 2^31 that looks random: a hash that every engine computes alike."""
-    prime = 2_147_483_647
-    first = f"(({number}) * 48271 + {salt}) % {prime}"
-    return f"((({first}) ^ shiftright({first}, 15)) * 69621 % {prime})"
+    def change(self, rows: int, number: int) -> Sequence[str]:
+        return [self._tables.change_prices(rows, f"{rows} rows, change {number}")]
 
-
-def _shuffled(number: str, count: int) -> str:
-    """The numbers below `count` in another order: far from sorted, so that rows are not clustered."""
-    # a prime that does not divide the count makes every number come up once
-    factor = next(p for p in (6_180_339_923, 618_034_003) if count % p)
-    return f"{number} * {factor % count} % {count}"
+    @property
+    def _tables(self) -> Tables:
+        return Tables(max(PARTS_PER_DEVICE, round(_PARTS_AT_SCALE_1 * self.scale)), self.integer_keys)

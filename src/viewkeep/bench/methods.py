@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from viewkeep.bench.workload import MergeJob, Workload
 from viewkeep.connection import Connection
 from viewkeep.errors import Unsupported
+from viewkeep.frontend.statements import parse_sql
 from viewkeep.results import Refresh
 
 Facts = dict[str, Any]
@@ -32,22 +33,23 @@ class Method(Protocol):
         """What the last refresh did, found out after the clock has stopped."""
 
     def problem(self) -> str:
-        """What is wrong with the result by the method's own check, if it has one."""
+        """What is wrong with the result, compared with the query over the tables as they are now."""
 
 
 class Maintained:
-    """A materialized view of viewkeep's, with one strategy."""
+    """A materialized view of viewkeep's, with one strategy, or as viewkeep makes it unless told otherwise."""
 
-    def __init__(self, vk: Connection, view: str, query: str, strategy: str) -> None:
+    def __init__(self, vk: Connection, view: str, query: str, strategy: str | None, exact: bool) -> None:
         self._vk = vk
         self._query = query
-        self.view, self.name, self.relation = view, strategy, f"{view}_{strategy}"
+        self._options = f"WITH (strategy = '{strategy}') " if strategy else ""
+        self._exact = exact
+        name = strategy or "auto"
+        self.view, self.name, self.relation = view, name, f"{view}_{name}"
         self._last: Refresh | None = None
 
     def create(self) -> None:
-        self._vk.sql(
-            f"CREATE MATERIALIZED VIEW {self.relation} WITH (strategy = '{self.name}') AS {self._query}"
-        )
+        self._vk.sql(f"CREATE MATERIALIZED VIEW {self.relation} {self._options}AS {self._query}")
 
     def refresh(self) -> None:
         self._last = self._vk.refresh(self.relation)[0]
@@ -65,7 +67,15 @@ class Maintained:
 
     def problem(self) -> str:
         verification = self._vk.verify(self.relation)
-        return "" if verification else str(verification)
+        if not verification:
+            return str(verification)
+        # a view that was never refreshed is right about the versions that it shows
+        late = self._vk.refresh(self.relation)[0]
+        if late.strategy != "none":
+            return f"{late.changes_in:,} changes were left for another refresh"
+        if self._exact:
+            return _difference(lambda text: self._vk.sql(text).rows, self._query, self.relation)
+        return ""
 
 
 class DuckDBRecompute:
@@ -73,7 +83,7 @@ class DuckDBRecompute:
 
     def __init__(self, vk: Connection, view: str, query: str) -> None:
         self._con = vk.engine._con  # type: ignore[attr-defined]
-        self._query = query
+        self._query = vk.engine.sql(parse_sql(query))
         self.view, self.name, self.relation = view, "recompute", f"{view}_recompute"
         self._rows = 0
 
@@ -91,7 +101,7 @@ class DuckDBRecompute:
         return {"rows_changed": self._rows, "statements": 1}
 
     def problem(self) -> str:
-        return ""
+        return _difference(lambda text: self._con.execute(text).fetchall(), self._query, self.relation)
 
 
 class SparkRecompute:
@@ -117,7 +127,7 @@ class SparkRecompute:
         return {"rows_changed": int(metrics["numOutputRows"]), "statements": 1, "commits": 1}
 
     def problem(self) -> str:
-        return ""
+        return _difference(lambda text: self._session.sql(text).collect(), self._query, self.relation)
 
 
 class SparkMerge:
@@ -153,7 +163,17 @@ class SparkMerge:
         return {"rows_changed": int(metrics["numTargetRowsUpdated"]), "statements": 1, "commits": 1}
 
     def problem(self) -> str:
-        return ""
+        return _difference(lambda text: self._session.sql(text).collect(), self._query, self.relation)
+
+
+def _difference(ask: Callable[[str], Sequence[Any]], query: str, relation: str) -> str:
+    """How a relation differs from a query over the tables as they are now, if it does."""
+    kept, wanted = f"SELECT * FROM {relation}", f"SELECT * FROM ({query}) AS wanted"
+    missing, unexpected = (
+        ask(f"SELECT COUNT(*) AS n FROM ({a} EXCEPT ALL {b}) AS differing")[0][0]
+        for a, b in ((wanted, kept), (kept, wanted))
+    )
+    return f"{missing:,} rows missing, {unexpected:,} unexpected" if missing or unexpected else ""
 
 
 def _last_commit(session: Any, table: str) -> Any:
@@ -163,23 +183,32 @@ def _last_commit(session: Any, table: str) -> Any:
 Maker = Callable[[Connection, Workload, str], Method]
 
 
-def _maintained(strategy: str) -> Maker:
-    return lambda vk, workload, view: Maintained(vk, view, workload.views[view], strategy)
+def _maintained(strategy: str | None) -> Maker:
+    return lambda vk, workload, view: Maintained(vk, view, workload.views[view], strategy, workload.exact)
 
 
+_MAINTAINED: Mapping[str, Maker] = {
+    "auto": _maintained(None),
+    "id": _maintained("id"),
+    "tuple": _maintained("tuple"),
+}
 METHODS: Mapping[str, Mapping[str, Maker]] = {
     "duckdb": {
-        "id": _maintained("id"),
-        "tuple": _maintained("tuple"),
+        **_MAINTAINED,
         "recompute": lambda vk, workload, view: DuckDBRecompute(vk, view, workload.views[view]),
     },
     "spark": {
-        "id": _maintained("id"),
-        "tuple": _maintained("tuple"),
+        **_MAINTAINED,
         "recompute": lambda vk, workload, view: SparkRecompute(vk, view, workload.views[view]),
         "merge": lambda vk, workload, view: SparkMerge(vk, view, workload.views[view], workload.merges[view]),
     },
 }
+
+
+def methods_of(workload: Workload, engine: str, asked: Sequence[str] | None) -> list[str]:
+    """The methods to compare: what was asked for, or those that the workload is about."""
+    known = [name for name in METHODS.get(engine, {}) if name != "merge" or workload.merges]
+    return chosen("method", known, asked or [name for name in workload.methods if name in known])
 
 
 def chosen(what: str, known: Sequence[str], asked: Sequence[str] | None) -> list[str]:

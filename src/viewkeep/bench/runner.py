@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,15 +15,18 @@ from viewkeep.bench import report
 from viewkeep.bench.devices import Devices
 from viewkeep.bench.machine import load_average, machine, settings
 from viewkeep.bench.meter import metered
-from viewkeep.bench.methods import METHODS, Method, chosen
-from viewkeep.bench.workload import Workload
+from viewkeep.bench.methods import METHODS, Method, chosen, methods_of
+from viewkeep.bench.tpch import TPCH
+from viewkeep.bench.workload import Size, Workload, size_of
 from viewkeep.cli.address import address
 from viewkeep.cli.output import Console
 from viewkeep.connection import Connection
+from viewkeep.errors import ViewkeepError
 
-WORKLOADS: Mapping[str, Workload] = {
-    "devices": Devices(),
-    "devices-int": Devices(integer_keys=True),
+WORKLOADS: Mapping[str, Callable[[float], Workload]] = {
+    "devices": Devices,
+    "devices-int": lambda scale: Devices(scale, integer_keys=True),
+    "tpch": TPCH,
 }
 
 
@@ -34,60 +37,84 @@ def run(
     scale: float,
     views: Sequence[str] | None,
     methods: Sequence[str] | None,
-    diffs: Sequence[int],
+    diffs: Sequence[str] | None,
     repeat: int,
     json: bool,
     at: str | None,
+    data: str | None,
     output: Console,
 ) -> int:
-    """Measures and reports; the exit status, which is 1 where the methods do not agree."""
-    workload = WORKLOADS[chosen("workload", list(WORKLOADS), [name])[0]]
+    """Measures and reports; the exit status, which is 1 where the methods do not agree, or where no view can
+    be made."""
+    workload = WORKLOADS[chosen("workload", list(WORKLOADS), [name])[0]](scale)
     views = chosen("view", list(workload.views), views)
-    methods = chosen("method", list(METHODS.get(engine, {})), methods)
-    diffs = list(dict.fromkeys(min(diff, workload.largest_diff(scale)) for diff in diffs))
+    methods = methods_of(workload, engine, methods)
+    sizes = _sizes(workload, diffs)
     about = machine()
-    with _opened(engine, at, output) as vk:
+    with _opened(engine, at, data, output) as (vk, folder):
         about["settings"] = settings(vk)
-        _load(vk, workload, scale, output)
+        rows = _load(vk, workload, folder, output)
         made = [METHODS[engine][method](vk, workload, view) for view in views for method in methods]
-        bench = _Bench(name, vk, workload, scale, made, json, output)
+        bench = _Bench(name, vk, workload, rows, made, json, output)
         bench.create()
-        wrong = sum(bench.measure(diff, repeat) for diff in diffs)
+        wrong = sum(bench.measure(size, repeat) for size in sizes) if bench.methods else 0
     about["load_average_after"] = load_average()
-    title = f"{name} on {engine}, {workload.rows(scale):,} rows"
-    report.show(output, title, bench.measurements)
+    medians = report.medians(bench.measurements)
+    report.show(output, f"{name} on {engine}, {rows:,} rows", medians)
+    bench.show_refused()
     if wrong:
         output.error("the methods do not agree, so the figures mean nothing", hint="see above which differ")
         return 1
-    head = {"bench": name, "engine": engine, "scale": scale, "rows": workload.rows(scale), "machine": about}
-    body = {"medians": report.medians(bench.measurements), "measurements": bench.measurements}
+    if not bench.methods:
+        output.error("no view could be made, so nothing was measured", hint="see above why")
+        return 1
+    head = {"bench": name, "engine": engine, "scale": scale, "rows": rows, "machine": about}
+    body = {
+        "summary": report.summary(medians),
+        "refused": bench.refused,
+        "medians": medians,
+        "measurements": bench.measurements,
+    }
     path = report.write(f"{name}-{engine}-{scale:g}", head | body)
     if path is not None:
         output.line(f"\nwritten to {path}", style="dim")
     return 0
 
 
+def _sizes(workload: Workload, asked: Sequence[str] | None) -> list[Size]:
+    """What was asked for, or what the workload is about; of two that come to as many rows, the first."""
+    sizes = [size_of(text, workload.changeable) for text in asked or workload.sizes]
+    return list({size.rows: size for size in reversed(sizes)}.values())[::-1]
+
+
 @contextmanager
-def _opened(engine: str, at: str | None, output: Console) -> Iterator[Connection]:
-    """A warehouse of its own: where the user says, or on disk for as long as the run takes."""
+def _opened(
+    engine: str, at: str | None, data: str | None, output: Console
+) -> Iterator[tuple[Connection, Path]]:
+    """A warehouse of its own, and a folder for the files that it is loaded from: where the user says, or on
+    disk for as long as the run takes."""
     with tempfile.TemporaryDirectory(prefix="viewkeep-bench-", ignore_cleanup_errors=True) as directory:
         where = address(engine, str(Path(directory) / "bench.db") if at is None else at)
         with output.step(f"opening {engine}"):
             vk = viewkeep.connect(where)
         try:
-            yield vk
+            yield vk, Path(data or directory)
         finally:
             vk.close()
 
 
-def _load(vk: Connection, workload: Workload, scale: float, output: Console) -> None:
-    for what, statement in workload.load(scale):
+def _load(vk: Connection, workload: Workload, folder: Path, output: Console) -> int:
+    """Makes and fills the tables; the rows of the largest."""
+    with output.step("preparing the data"):
+        workload.prepare(folder)
+    for what, statement in workload.load(vk.engine.name, folder):
         with output.step(what):
             vk.sql(statement)
     if vk.engine.name == "duckdb":
         # the loaded rows belong in the file, not in the log that the first timed commit would have to fold in
         with output.step("writing the tables to the file"):
             vk.engine._con.execute("CHECKPOINT")  # type: ignore[attr-defined]
+    return int(vk.sql(f"SELECT COUNT(*) AS n FROM {workload.largest}").rows[0][0])
 
 
 @dataclass
@@ -97,73 +124,106 @@ class _Bench:
     name: str
     vk: Connection
     workload: Workload
-    scale: float
-    methods: Sequence[Method]
+    rows: int
+    methods: list[Method]
     json: bool
     output: Console
     measurements: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    changes: int = 0
 
     def create(self) -> None:
+        """Makes what each method keeps. Where one of them cannot keep a view there is nothing to compare,
+        and the view is left out, which is said."""
+        made: list[Method] = []
         for method in self.methods:
-            with self.output.step(f"creating {method.relation}") as update:
+            if any(one["view"] == method.view for one in self.refused):
+                continue
+            with self.output.waiting(f"creating {method.relation}") as update:
                 self.vk.progress = update
-                method.create()
+                started = time.perf_counter()
+                try:
+                    method.create()
+                except ViewkeepError as problem:
+                    self._refuse(method, problem)
+                    made = [other for other in made if other.view != method.view]
+                else:
+                    made.append(method)
+                    seconds = time.perf_counter() - started
+                    self.output.line(f"creating {method.relation} ... {seconds:.1f} s")
         self.vk.progress = lambda _: None
+        self.methods = made
 
-    def measure(self, diff: int, repeat: int) -> int:
+    def _refuse(self, method: Method, problem: ViewkeepError) -> None:
+        refusal = {
+            **self._head(method),
+            "refused": problem.message,
+            "code": problem.code,
+        }
+        self.refused.append(refusal)
+        self.output.line(f"creating {method.relation} ... refused: {problem.message}", style="yellow")
+        if self.json:
+            self.output.json(refusal)
+
+    def show_refused(self) -> None:
+        """The views that were left out, and why."""
+        if self.refused:
+            self.output.line()
+            rows = [(one["view"], one["method"], one["refused"]) for one in self.refused]
+            self.output.table("refused, and not measured", ["view", "method", "reason"], rows)
+
+    def measure(self, size: Size, repeat: int) -> int:
         """All rounds with changes of one size; how many methods are wrong after the last."""
-        with self.output.step(f"{diff:,} changed rows: warming up and {repeat} rounds") as update:
+        with self.output.step(f"{size}: warming up and {repeat} rounds") as update:
             for number in range(repeat + 1):
-                update(f"{diff:,} changed rows: {f'round {number}' if number else 'warming up'}")
-                self._round(diff, number)
+                update(f"{size}: {f'round {number}' if number else 'warming up'}")
+                self._round(size, number)
         with self.output.step("comparing the results") as update:
             return sum(not self._agrees(method, update) for method in self.methods)
 
-    def _round(self, diff: int, number: int) -> None:
-        self.vk.sql(self.workload.change(self.scale, diff, f"{diff} rows, round {number}"))
+    def _round(self, size: Size, number: int) -> None:
+        for statement in self.workload.change(size.rows, self.changes):
+            self.vk.sql(statement)
+        self.changes += 1
         for table in self.workload.changing:
             # whoever reads a changed Delta table first has its log read for all: let it be nobody measured
             self.vk.sql(f"SELECT COUNT(*) AS n FROM {table}")
         # nobody always goes first, nor always after the same other
         turn = number % len(self.methods)
         for method in [*self.methods[turn:], *self.methods[:turn]]:
-            measurement = self._timed(method, diff, number)
+            measurement = self._timed(method, size, number)
             if number:
                 self.measurements.append(measurement)
                 if self.json:
                     self.output.json(measurement)
 
-    def _timed(self, method: Method, diff: int, number: int) -> dict[str, Any]:
+    def _timed(self, method: Method, size: Size, number: int) -> dict[str, Any]:
         with metered(self.vk) as costs:
             started = time.perf_counter()
             method.refresh()
             seconds = time.perf_counter() - started
         return {
-            "bench": self.name,
-            "engine": self.vk.engine.name,
-            "view": method.view,
-            "method": method.name,
-            "rows": self.workload.rows(self.scale),
-            "diff": diff,
+            **self._head(method),
+            "rows": self.rows,
+            "diff": size.rows,
+            **({} if size.share is None else {"share": size.share}),
             "seconds": round(seconds, 6),
             "round": number,
             **costs,
             **method.facts(),
         }
 
-    def _agrees(self, method: Method, update: Any) -> bool:
-        """The method's own check, and a comparison with the query over the tables as they are now: a view
-        that was never refreshed is right about the versions that it shows."""
+    def _head(self, method: Method) -> dict[str, Any]:
+        return {
+            "bench": self.name,
+            "engine": self.vk.engine.name,
+            "view": method.view,
+            "method": method.name,
+        }
+
+    def _agrees(self, method: Method, update: Callable[[str], None]) -> bool:
         update(f"comparing {method.relation} with its query")
-        problem = method.problem() or self._difference(method)
+        problem = method.problem()
         if problem:
             self.output.error(f"{method.relation} is wrong: {problem}")
         return not problem
-
-    def _difference(self, method: Method) -> str:
-        query, kept = self.workload.views[method.view], f"SELECT * FROM {method.relation}"
-        counts = [
-            self.vk.sql(f"SELECT COUNT(*) AS n FROM ({a} EXCEPT ALL {b}) AS differing").rows[0][0]
-            for a, b in ((query, kept), (kept, query))
-        ]
-        return f"{counts[0]:,} rows missing, {counts[1]:,} unexpected" if any(counts) else ""

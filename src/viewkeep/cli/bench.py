@@ -10,11 +10,9 @@ from viewkeep.cli import options
 from viewkeep.cli.session import Session
 from viewkeep.errors import ViewkeepError
 
-_DEFAULT_DIFF = 200
-
 
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The workload, for example devices.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The workload: devices, devices-int or tpch.")],
     engine: Annotated[options.EngineName, typer.Option("--engine", help="The engine.")] = "duckdb",
     at: Annotated[
         str | None,
@@ -24,23 +22,42 @@ def bench(
     ] = None,
     scale: Annotated[
         float,
-        typer.Option("--scale", min=0.0001, help="devices: 1 is 1M parts, 1M devices, 10M devices_parts."),
+        typer.Option(
+            "--scale",
+            min=0.0001,
+            help="devices: 1 is 1M parts, 1M devices, 10M devices_parts; "
+            "tpch: 1 is TPC-H's own, 6M rows of lineitem.",
+        ),
     ] = 0.1,
     view: Annotated[
         list[str] | None,
-        typer.Option("--view", help="Measure this view only; may be repeated.", show_default=False),
+        typer.Option(
+            "--view", help="Measure this view only, for example q3; may be repeated.", show_default=False
+        ),
     ] = None,
     method: Annotated[
         list[str] | None,
         typer.Option("--method", help="Measure this method only; may be repeated.", show_default=False),
     ] = None,
     diff: Annotated[
-        list[int] | None,
+        list[str] | None,
         typer.Option(
-            "--diff", min=1, help="Rows that change; may be repeated.", show_default=str(_DEFAULT_DIFF)
+            "--diff",
+            metavar="N|P%",
+            help="How much changes, in rows or as a share of them; may be repeated.",
+            show_default="200; tpch: 0.01%, 0.1% and 1% of orders and lineitem",
         ),
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Measurements of each.")] = 5,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Where generated files are kept for the next run (tpch).",
+            show_default=False,
+        ),
+    ] = None,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
@@ -51,6 +68,8 @@ def bench(
     ```
     viewkeep bench devices
     viewkeep bench devices --engine spark --scale 1 --method id --method recompute --json
+    viewkeep bench tpch --scale 1 --data ~/tpch
+    viewkeep bench tpch --view q1 --view q3 --diff 0.1%
     ```
     """
     session = Session(json=json, debug=debug)
@@ -64,10 +83,11 @@ def bench(
             scale=scale,
             views=view,
             methods=method,
-            diffs=diff or [_DEFAULT_DIFF],
+            diffs=diff,
             repeat=repeat,
             json=json,
             at=at,
+            data=data,
             output=session.output,
         )
 
