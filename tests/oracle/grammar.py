@@ -171,11 +171,20 @@ def from_clause(
         if n == 0:
             text, scope = item, own
             continue
-        style = draw(st.sampled_from(["ON", "ON", "ON", "COMMA", "CROSS"]))
+        style = draw(
+            st.sampled_from(
+                ["", "", "", "COMMA", "CROSS", "LEFT ", "LEFT ", "RIGHT ", "FULL ", "SEMI", "ANTI"]
+            )
+        )
         condition = draw(join_condition(scope, own))
+        if style in ("SEMI", "ANTI"):
+            text = f"{text} LEFT {style} JOIN {item} ON {condition}"
+            continue
         scope = Scope(scope.columns + own.columns)
-        if style == "ON":
-            text = f"{text} JOIN {item} ON {condition}"
+        if style in ("", "LEFT ", "RIGHT ", "FULL "):
+            if where and style in ("RIGHT ", "FULL "):
+                style = ""
+            text = f"{text} {style}JOIN {item} ON {condition}"
         else:
             text = f"{text}{', ' if style == 'COMMA' else ' CROSS JOIN '}{item}"
             where.append(condition)
@@ -198,16 +207,28 @@ def query(
     draw: st.DrawFn, tabs: tuple[Tab, ...], depth: int, names: list[int]
 ) -> tuple[str, list[tuple[str, str]]]:
     """A SELECT and its columns (name, type); type "?" where it cannot be used further."""
+    if depth > 0 and draw(st.integers(0, 7)) == 0:
+        return draw(set_operation(tabs, depth, names))
     text, scope, conditions = draw(from_clause(tabs, depth, names))
     if draw(st.booleans()):
         conditions = [*conditions, draw(boolean(scope, 1))]
+    if draw(st.integers(0, 3)) == 0:
+        conditions = [*conditions, draw(with_subquery(tabs, scope, names))]
     where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
     if draw(st.booleans()):
         return draw(grouped(text, where, scope))
     outputs, columns = [], []
+    windowed = draw(st.integers(0, 5)) == 0
     for n in range(draw(st.integers(1, 3))):
         name = f"o{n}"
-        if draw(st.integers(0, 3)) == 0:
+        special = draw(st.integers(0, 7))
+        if special == 0:
+            outputs.append(f"{draw(scalar_subquery(tabs, scope, names))} AS {name}")
+            columns.append((name, "?"))
+        elif windowed and special < 5:
+            outputs.append(f"{draw(window(scope))} AS {name}")
+            columns.append((name, "?"))
+        elif draw(st.integers(0, 3)) == 0:
             made, kind = draw(numeric(scope))
             outputs.append(f"{made} AS {name}")
             columns.append((name, "?"))
@@ -218,7 +239,133 @@ def query(
             ref, kind = draw(st.sampled_from(scope.columns))
             outputs.append(f"{ref} AS {name}")
             columns.append((name, kind))
-    return f"SELECT {', '.join(outputs)} FROM {text}{where}", columns
+    distinct = "DISTINCT " if draw(st.integers(0, 7)) == 0 else ""
+    made = f"SELECT {distinct}{', '.join(outputs)} FROM {text}{where}"
+    if windowed and not distinct and draw(st.booleans()):
+        made += f" QUALIFY {draw(window(scope, ranks=True))} <= {draw(st.integers(1, 2))}"
+    elif draw(st.integers(0, 9)) == 0:
+        made += draw(cut(columns))
+    return made, columns
+
+
+@st.composite
+def cut(draw: st.DrawFn, columns: list[tuple[str, str]]) -> str:
+    """ORDER BY all outputs, so that rows which are equal in the order are equal, and LIMIT."""
+    orders = [
+        f"{name}{draw(st.sampled_from(['', ' DESC', ' NULLS LAST', ' DESC NULLS FIRST']))}"
+        for name, _ in columns
+    ]
+    offset = draw(st.sampled_from(["", "", " OFFSET 1"]))
+    return f" ORDER BY {', '.join(orders)} LIMIT {draw(st.integers(1, 4))}{offset}"
+
+
+@st.composite
+def window(draw: st.DrawFn, scope: Scope, ranks: bool = False) -> str:
+    """A window function whose value does not depend on how rows that are equal in its order are arranged."""
+    refs = [r for r, k in scope.columns if k != "?"] or ["1"]
+    partition = draw(st.lists(st.sampled_from(refs), max_size=2, unique=True))
+    by = f"PARTITION BY {', '.join(partition)} " if partition else ""
+    whole = f"{by}ORDER BY {', '.join(r + draw(st.sampled_from(['', ' DESC'])) for r in refs)}"
+    some = f"{by}ORDER BY {draw(st.sampled_from(refs))}"
+    if ranks or draw(st.booleans()):
+        return draw(
+            st.sampled_from(
+                [f"RANK() OVER ({some})", f"DENSE_RANK() OVER ({some})", f"ROW_NUMBER() OVER ({whole})"]
+            )
+        )
+    numbers = scope.of("INT", "BIGINT", "SMALLINT", "DECIMAL(8,2)") or ["1"]
+    value = draw(st.sampled_from(numbers))
+    return draw(
+        st.sampled_from(
+            [
+                f"SUM({value}) OVER ({by})",
+                f"SUM({value}) OVER ({some})",
+                f"AVG({value}) OVER ({by})",
+                f"COUNT(*) OVER ({some})",
+                f"MAX({value}) OVER ({whole} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+                f"LAG({value}) OVER ({whole})",
+                f"LEAD({value}, 2) OVER ({whole})",
+                f"FIRST_VALUE({value}) OVER ({whole})",
+            ]
+        )
+    )
+
+
+@st.composite
+def inner_query(draw: st.DrawFn, tabs: tuple[Tab, ...], outer: Scope, names: list[int]) -> tuple[str, Scope]:
+    """FROM and WHERE of a subquery over one table, mostly correlated."""
+    names.append(0)
+    tab, alias = draw(st.sampled_from(tabs)), f"q{len(names)}"
+    own = Scope([(f"{alias}.{c.name}", c.kind) for c in tab.columns])
+    pairs = [(a, b) for a, k in own.columns for b, j in outer.columns if k == j != "?"]
+    terms = []
+    if pairs and draw(st.integers(0, 4)) > 0:
+        a, b = draw(st.sampled_from(pairs))
+        terms.append(f"{a} = {b}")
+    if draw(st.integers(0, 2)) == 0:
+        terms.append(f"({draw(boolean(own, 1))})")
+    return f"FROM {tab.name} AS {alias}" + (f" WHERE {' AND '.join(terms)}" if terms else ""), own
+
+
+@st.composite
+def with_subquery(draw: st.DrawFn, tabs: tuple[Tab, ...], scope: Scope, names: list[int]) -> str:
+    """A condition with EXISTS, IN, ANY or ALL, in any boolean position."""
+    body, own = draw(inner_query(tabs, scope, names))
+    pairs = [(a, b) for a, k in scope.columns for b, j in own.columns if k == j != "?"]
+    style = draw(st.sampled_from(["exists", "exists", "in", "in", "any", "all", "theta"]))
+    if style == "theta" and pairs:
+        a, b = draw(st.sampled_from(pairs))
+        more = " AND " if " WHERE " in body else " WHERE "
+        made = f"EXISTS (SELECT 1 {body}{more}{b} {draw(st.sampled_from(['<', '>=', '<>', '<=>']))} {a})"
+    elif style == "exists" or not pairs:
+        made = f"EXISTS (SELECT 1 {body})"
+    elif style == "in":
+        a, b = draw(st.sampled_from(pairs))
+        made = f"{a} {draw(st.sampled_from(['', 'NOT ']))}IN (SELECT {b} {body})"
+    else:
+        a, b = draw(st.sampled_from(pairs))
+        made = f"{a} {draw(st.sampled_from(['=', '<', '>=', '<>']))} {style.upper()} (SELECT {b} {body})"
+    position = draw(st.integers(0, 4))
+    if position == 0:
+        return f"({made} OR {draw(boolean(scope, 0))})"
+    if position == 1:
+        return f"NOT ({made})"
+    if position == 2:
+        return f"(CASE WHEN {made} THEN {draw(boolean(scope, 0))} ELSE TRUE END)"
+    return made
+
+
+@st.composite
+def scalar_subquery(draw: st.DrawFn, tabs: tuple[Tab, ...], scope: Scope, names: list[int]) -> str:
+    body, own = draw(inner_query(tabs, scope, names))
+    ref, _ = draw(st.sampled_from(own.columns))
+    numbers = own.of("INT", "BIGINT", "SMALLINT", "DECIMAL(8,2)")
+    calls = ["COUNT(*)", f"COUNT({ref})", f"MIN({ref})", f"MAX({ref})", "COUNT(*) + 1"]
+    calls += [f"SUM({n})" for n in numbers] + [f"AVG({n})" for n in numbers]
+    return f"(SELECT {draw(st.sampled_from(calls))} {body})"
+
+
+@st.composite
+def set_operation(
+    draw: st.DrawFn, tabs: tuple[Tab, ...], depth: int, names: list[int]
+) -> tuple[str, list[tuple[str, str]]]:
+    """Two queries that select columns of the same types."""
+    sides = [draw(from_clause(tabs, depth - 1, names)) for _ in range(2)]
+    shared = [k for _, k in sides[0][1].columns if k != "?" and sides[1][1].of(k)]
+    kinds = draw(st.lists(st.sampled_from(shared), min_size=1, max_size=2)) if shared else []
+    texts = []
+    for text, scope, conditions in sides:
+        outputs = [f"{draw(st.sampled_from(scope.of(k)))} AS o{n}" for n, k in enumerate(kinds)] or [
+            "1 AS o0"
+        ]
+        where = f" WHERE {' AND '.join(f'({c})' for c in conditions)}" if conditions else ""
+        texts.append(f"SELECT {', '.join(outputs)} FROM {text}{where}")
+    operator = draw(
+        st.sampled_from(
+            ["UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"]
+        )
+    )
+    return f"{texts[0]} {operator} {texts[1]}", [(f"o{n}", k) for n, k in enumerate(kinds or ["INT"])]
 
 
 @st.composite
@@ -233,8 +380,33 @@ def grouped(draw: st.DrawFn, text: str, where: str, scope: Scope) -> tuple[str, 
         columns.append((f"g{n}", kind))
     for n in range(draw(st.integers(1, 3))):
         name = f"m{n}"
-        function = draw(st.sampled_from(["COUNT(*)", "COUNT", "SUM", "SUM", "AVG"]))
-        if function == "COUNT(*)":
+        function = draw(
+            st.sampled_from(
+                ["COUNT(*)", "COUNT", "SUM", "SUM", "AVG", "MIN", "MAX", "DISTINCT", "FILTER", "OTHER"]
+            )
+        )
+        if function in ("MIN", "MAX"):
+            ref, kind = draw(st.sampled_from(scope.columns))
+            shown.append(f"{function}({ref}) AS {name}")
+            columns.append((name, kind))
+        elif function == "DISTINCT":
+            ref, kind = draw(st.sampled_from(scope.columns))
+            call = draw(st.sampled_from(["COUNT", "SUM"])) if kind in ("INT", "DECIMAL(8,2)") else "COUNT"
+            shown.append(f"{call}(DISTINCT {ref}) AS {name}")
+            columns.append((name, "?"))
+        elif function == "FILTER":
+            made, _ = draw(numeric(scope))
+            call = draw(st.sampled_from([f"SUM({made})", "COUNT(*)", f"MAX({made})"]))
+            shown.append(f"{call} FILTER (WHERE {draw(boolean(scope, 1))}) AS {name}")
+            columns.append((name, "?"))
+        elif function == "OTHER":
+            numbers = scope.of("INT", "SMALLINT", "DECIMAL(8,2)") or ["1"]
+            number, condition = draw(st.sampled_from(numbers)), draw(boolean(scope, 0))
+            calls = [f"STDDEV({number})", f"VAR_POP({number})", f"MEDIAN({number})", f"BOOL_OR({condition})",
+                     f"BOOL_AND({condition})"]  # fmt: skip
+            shown.append(f"{draw(st.sampled_from(calls))} AS {name}")
+            columns.append((name, "?"))
+        elif function == "COUNT(*)":
             shown.append(f"COUNT(*) AS {name}")
             columns.append((name, "BIGINT"))
         elif function == "COUNT":
@@ -247,7 +419,14 @@ def grouped(draw: st.DrawFn, text: str, where: str, scope: Scope) -> tuple[str, 
             columns.append((name, "?"))
     by = f" GROUP BY {', '.join(keys)}" if keys else ""
     having = " HAVING COUNT(*) > 1" if keys and draw(st.integers(0, 5)) == 0 else ""
-    return f"SELECT {', '.join(outputs + shown)} FROM {text}{where}{by}{having}", columns
+    if len(set(keys)) == len(keys) > 0 and draw(st.integers(0, 7)) == 0:
+        # over no rows DuckDB has a total and Spark has none
+        by = f" GROUP BY {draw(st.sampled_from(['ROLLUP', 'CUBE']))} ({', '.join(keys)})"
+        having = having or " HAVING COUNT(*) > 0"
+    made = f"SELECT {', '.join(outputs + shown)} FROM {text}{where}{by}{having}"
+    if draw(st.integers(0, 11)) == 0:
+        made += draw(cut(columns))
+    return made, columns
 
 
 @st.composite

@@ -192,9 +192,12 @@ class Project(Node):
 
     @cached_property
     def kept(self) -> dict[str, str]:
-        """Input column -> the first output that passes it on, or passes on a column equal to it."""
+        """Input column -> the first output that passes it on, or passes on a column equal to it.
+
+        With tags the last one: a union's IDs follow what its parts select, and are called alike in all.
+        """
         kept: dict[str, str] = {}
-        for item in self.items:
+        for item in reversed(self.items) if self.tags else self.items:
             if item.copies is not None:
                 kept.setdefault(item.copies, item.name)
         for name in self.input.names:
@@ -388,14 +391,18 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Window(Node):
-    """Every input row with values computed over its partition. `calls` are over input columns; their OVER
-    clauses are made from `partition`, `order` and the frame that each carries."""
+    """Every input row with values computed over its partition, one an item.
+
+    `ties`: the functions depend on the order of rows that are equal in it, so the IDs decide among them; a
+    rank does not, and may not be given one.
+    """
 
     input: Node
     partition: tuple[str, ...]
     order: tuple[Order, ...]
     items: tuple[Item, ...]
     frame: Expr | None = None
+    ties: bool = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -577,6 +584,10 @@ class Union(Node):
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return self.parts[0].columns
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.parts[0].ids
 
 
 @dataclass(frozen=True, eq=False)

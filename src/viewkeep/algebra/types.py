@@ -56,6 +56,7 @@ class Type:
 
 
 BOOLEAN = Type("boolean")
+TINYINT = Type("tinyint")
 INT = Type("int")
 BIGINT = Type("bigint")
 DOUBLE = Type("double")

@@ -9,8 +9,9 @@ from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr, column
 from viewkeep.algebra.nodes import Column, Node
+from viewkeep.algebra.types import Type, decimal
 from viewkeep.errors import AmbiguousColumn, UnknownColumn, Unsupported, ViewkeepError
-from viewkeep.frontend.typing import Typing
+from viewkeep.frontend.typing import Typed, Typing
 
 # makes an error at a syntax node's place: class, node, message, hint
 Fail = Callable[[type[ViewkeepError], Expr, str, str], ViewkeepError]
@@ -42,16 +43,48 @@ class Relation:
         ]
 
 
+class PlanTyping(Typing):
+    """Types what we put into expressions too: the one function that SQL text cannot call."""
+
+    def type(self, node: Expr) -> Typed:
+        if isinstance(node, exp.Anonymous) and node.meta.get("made"):
+            precision, scale = (int(e.name) for e in node.expressions[2:4])
+            return Typed(node, decimal(precision, scale), True)
+        return super().type(node)
+
+
 class Scope:
     """Resolves column names against the fields of a relation."""
 
-    def __init__(self, relation: Relation, fail: Fail, refused: Mapping[str, Mapping[str, str]]) -> None:
-        """`refused`: for each alias the columns that are there, but of a type that views cannot have."""
+    def __init__(
+        self,
+        relation: Relation,
+        fail: Fail,
+        refused: Mapping[str, Mapping[str, str]],
+        outer: Scope | None = None,
+    ) -> None:
+        """`refused`: for each alias the columns that are there, but of a type that views cannot have.
+        `outer`: the scope of the query around this one, whose columns can be named here too."""
         self._fail = fail
         self._refused = refused
         self._fields = relation.fields
-        types = {f.column.name: f.column for f in relation.fields}
-        self.typing = Typing(lambda name: (types[name].type, types[name].nullable), fail)
+        self._outer = outer
+        self._columns = {f.column.name: f.column for f in relation.fields}
+        self.typing = PlanTyping(self._type_of, fail)
+
+    def _type_of(self, name: str) -> tuple[Type, bool]:
+        if name not in self._columns and self._outer is not None:
+            return self._outer._type_of(name)
+        return self._columns[name].type, self._columns[name].nullable
+
+    def add(self, made: Column) -> exp.Column:
+        """One more column, that no text can name; a reference to it that stands in an expression."""
+        self._columns[made.name] = made
+        return bound(made.name)
+
+    def is_outer(self, name: str) -> bool:
+        """Whether a plan column belongs to the query around this one."""
+        return name not in self._columns
 
     def has(self, name: str) -> bool:
         return any(f.name.lower() == name.lower() for f in self._fields)
@@ -67,6 +100,8 @@ class Scope:
         if len(matches) == 1:
             return matches[0]
         called = f"{qualifier}.{name}" if qualifier else name
+        if not matches and self._outer is not None and self._outer.knows(qualifier, name):
+            return self._outer.find(qualifier, name, node)
         if matches:
             owners = ", ".join(f"{f.qualifier}.{f.name}" for f in matches)
             raise self._fail(
@@ -82,6 +117,14 @@ class Scope:
         offered = ", ".join(dict.fromkeys(f.name for f in self._fields))
         raise self._fail(UnknownColumn, node, f"there is no column {called}", f"there are: {offered}")
 
+    def knows(self, qualifier: str | None, name: str) -> bool:
+        """Whether a name means something here, or around here."""
+        own = any(
+            f.name.lower() == name.lower() and (not qualifier or f.qualifier.lower() == qualifier.lower())
+            for f in self._fields
+        )
+        return own or (self._outer is not None and self._outer.knows(qualifier, name))
+
     def resolve(self, tree: Expr) -> Expr:
         """The expression over plan columns."""
 
@@ -94,8 +137,6 @@ class Scope:
                         Unsupported, node, f"{node.sql('spark')} has too many parts",
                         "write alias.column",
                     )  # fmt: skip
-                if not node.table and node.this.args.get("quoted") and node.name in self._plan_names:
-                    return node  # made by SELECT *: a plan column already
                 field = self.find(node.table or None, node.name, node)
                 made = column(field.column.name)
                 made.meta.update(node.this.meta)
@@ -105,6 +146,9 @@ class Scope:
 
         return tree.copy().transform(swap)
 
-    @property
-    def _plan_names(self) -> frozenset[str]:
-        return frozenset(f.column.name for f in self._fields)
+
+def bound(name: str) -> exp.Column:
+    """A plan column in an expression that is not resolved yet."""
+    made = column(name)
+    made.meta["bound"] = True
+    return made

@@ -43,6 +43,7 @@ class Compiled:
     update_sets: Mapping[Scan, tuple[frozenset[str], ...]]
     steps: tuple[tuple[str, Node], ...]
     locates: bool = False
+    _lookups: dict[str, tuple[str, ...]] | None = None
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
         field(default_factory=dict)
     )
@@ -74,11 +75,14 @@ class Compiled:
 
         Not one of several columns that only together name a row: alone each may name half the rows.
         """
+        if self._lookups is not None:
+            return self._lookups
         _, fired = self.instantiated(self.everything())
         found: dict[str, tuple[str, ...]] = {}
         for target in self.placement.targets:
             ids = [diff.ids for node, diff in fired if node is target.node and diff.kind != "insert"]
             found[target.name] = tuple(dict.fromkeys(i[0] for i in ids if len(i) == 1))
+        self._lookups = found
         return found
 
     def script(self, present: Present) -> Script:

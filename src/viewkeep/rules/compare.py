@@ -140,12 +140,18 @@ def changed_images(below: Node, diff: Diff, needed: frozenset[str], ctx: Context
 
 
 def met_by(
-    condition: Expr | None, moved: Node, diffs: Sequence[Diff], other: Node, ctx: Context
+    condition: Expr | None,
+    moved: Node,
+    diffs: Sequence[Diff],
+    other: Node,
+    ctx: Context,
+    *,
+    every: bool = False,
 ) -> list[Node]:
     """The IDs of the rows of `other` that satisfy a condition with rows of `moved` that its diffs change, as
-    they were or as they are. No relation, or one."""
+    they were or as they are. No relation, or one. `every`: also where the condition sees no change."""
     looked_at = columns_of(condition) if condition is not None else frozenset()
-    reaching = [d for d in diffs if d.kind != "update" or d.changed & looked_at]
+    reaching = [d for d in diffs if every or d.kind != "update" or d.changed & looked_at]
     needed = looked_at & frozenset(moved.names)
     images = [image for d in reaching for image in changed_images(moved, d, needed, ctx)]
     if not images:

@@ -30,13 +30,13 @@ def propagate(node: OuterJoin, inputs: Sequence[Sequence[Diff]], ctx: Context) -
             else:
                 rest[side].append(diff)
     changed = frozenset(c for diffs in rest for d in diffs for c in d.changed)
-    return passed + _compared(node, rest, changed, ctx, "ComparePartners")
+    return passed + _compared(node, rest, changed, ctx, "ComparePartners", every=False)
 
 
 def propagate_tuples(node: OuterJoin, inputs: Sequence[Sequence[Diff]], ctx: Context) -> list[Diff]:
     """Tuple-based: everything is compared."""
     changed = frozenset(node.names) - frozenset(node.ids)
-    return _compared(node, inputs, changed, ctx, "CompareJoinedRows")
+    return _compared(node, inputs, changed, ctx, "CompareJoinedRows", every=True)
 
 
 def _renamed(diff: Diff, rule: str) -> Diff:
@@ -50,16 +50,22 @@ def _inserted(node: OuterJoin, diff: Diff, ctx: Context) -> Diff:
 
 
 def _compared(
-    node: OuterJoin, inputs: Sequence[Sequence[Diff]], changed: frozenset[str], ctx: Context, rule: str
+    node: OuterJoin,
+    inputs: Sequence[Sequence[Diff]],
+    changed: frozenset[str],
+    ctx: Context,
+    rule: str,
+    *,
+    every: bool,
 ) -> list[Diff]:
     """All rows of the left rows concerned; in a full join those of the right rows concerned too."""
     if not any(inputs):
         return []
     touched: list[Node] = [passing(d.query, d.ids) for d in inputs[0]]
-    touched += met_by(node.condition, node.right, inputs[1], node.left, ctx)
+    touched += met_by(node.condition, node.right, inputs[1], node.left, ctx, every=every)
     if node.full:
         touched += [passing(d.query, d.ids) for d in inputs[1]]
-        touched += met_by(node.condition, node.left, inputs[0], node.right, ctx)
+        touched += met_by(node.condition, node.left, inputs[0], node.right, ctx, every=every)
     return compare_touched(node, touched, changed, ctx, rule) if touched else []
 
 

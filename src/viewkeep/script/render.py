@@ -222,24 +222,23 @@ class Renderer:
 
     def _window(self, node: Window) -> _Block:
         block = self._block(node.input)
+        order = _with_ties(node.order, node.input.ids) if node.ties else node.order
         over = {
             "partition_by": [block.columns[p].copy() for p in node.partition],
-            "order": exp.Order(expressions=_ordered(node.order, block.columns)) if node.order else None,
+            "order": exp.Order(expressions=_ordered(order, block.columns)) if order else None,
             "spec": node.frame.copy() if node.frame is not None else None,
         }
-        made = {
-            i.name: exp.Window(this=substitute(i.expression, block.columns), over="OVER", **_copied(over))
-            for i in node.items
-        }
+        made: dict[str, Expr] = {}
+        for item in node.items:
+            call = exp.Window(this=substitute(item.expression, block.columns), over="OVER", **_copied(over))
+            made[item.name] = exp.Cast(this=call, to=item.column.type.sql())
         block.columns = {**block.columns, **made}
         return self._wrapped(_select(block, node.columns), node.columns)
 
     def _limit(self, node: Limit) -> _Block:
         block = self._block(node.input)
-        named = [o.column for o in node.order]
-        ties = tuple(Order(i) for i in node.ids if i not in named)
         query = _select(block, node.columns)
-        query = query.order_by(*_ordered((*node.order, *ties), block.columns))
+        query = query.order_by(*_ordered(_with_ties(node.order, node.ids), block.columns))
         if node.limit is not None:
             query = query.limit(node.limit)
         if node.offset:
@@ -297,6 +296,11 @@ def _ordered(order: Sequence[Order], columns: Mapping[str, Expr]) -> list[Expr]:
         exp.Ordered(this=columns[o.column].copy(), desc=o.descending, nulls_first=o.nulls_first)
         for o in order
     ]
+
+
+def _with_ties(order: Sequence[Order], ids: Sequence[str]) -> tuple[Order, ...]:
+    named = {o.column for o in order}
+    return (*order, *(Order(i) for i in ids if i not in named))
 
 
 def _copied(parts: Mapping[str, Any]) -> dict[str, Any]:

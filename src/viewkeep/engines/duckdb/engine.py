@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -28,10 +28,12 @@ from viewkeep.errors import (
     DependentViews,
     DuplicateKey,
     EngineError,
+    Unavailable,
     UnknownTable,
     ViewkeepError,
     WarehouseHeld,
 )
+from viewkeep.frontend.functions import UserFunction
 from viewkeep.idiff.changes import KIND
 from viewkeep.idiff.net import NET_KIND, SEQ, labels, net_changes, summary
 from viewkeep.passes.compiler import Compiled
@@ -41,6 +43,8 @@ from viewkeep.script.plan import Statements, statements
 from viewkeep.script.render import Renderer
 from viewkeep.store.duckdb import Store, index_on, target_table
 
+# fewer rows are scanned faster than an index is kept
+WORTH_AN_INDEX = 10_000
 _TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
 
 
@@ -278,6 +282,21 @@ class DuckDBEngine:
             return UnknownTable(first, hint="create it first, or check the spelling")
         return EngineError(first, hint=rest.strip() or "correct the statement and run it again")
 
+    def register_function(self, signature: UserFunction, function: Callable[..., Any]) -> None:
+        known = "SELECT count(*) FROM duckdb_functions() WHERE internal AND lower(function_name) = ?"
+        if self._con.execute(known, [signature.name]).fetchone()[0]:
+            raise AlreadyExists(f"DuckDB has a function {signature.name}", hint="use another name")
+        kinds = [to_sql(kind.sql()) for kind in (*signature.arguments, signature.returns)]
+        try:
+            self._con.create_function(signature.name, function, kinds[:-1], kinds[-1])
+        except duckdb.Error as problem:
+            if "numpy" in str(problem):
+                raise Unavailable(
+                    "DuckDB calls Python functions only where NumPy is installed",
+                    hint='pip install "viewkeep[functions]"',
+                ) from problem
+            raise self._translated(problem) from problem
+
     # --- views ---
 
     def views(self) -> list[View]:
@@ -326,14 +345,13 @@ class DuckDBEngine:
     def _fill(self, view: View, compiled: Compiled, names: DuckDBNames, progress: Progress) -> int:
         """Computes every target from scratch; the number of the view's rows."""
         rows = 0
-        lookups = compiled.lookups()
         for target, query in fill_queries(compiled, names):
             progress(f"computing {target.role} {target.name} of {view.name}")
             create = exp.Create(
                 this=target_table(view.name, target.name), kind="TABLE", replace=True, expression=query
             )
             rows = int(self._con.execute(to_sql(create)).fetchone()[0])
-            for column in lookups[target.name]:
+            for column in compiled.lookups()[target.name] if rows >= WORTH_AN_INDEX else ():
                 self._con.execute(to_sql(index_on(view.name, target.name, column)))
         return rows
 

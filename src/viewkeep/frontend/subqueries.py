@@ -1,0 +1,252 @@
+"""Subqueries in expressions: each becomes a join, and the expression reads a column of it instead.
+
+    EXISTS, IN, ANY, ALL   a mark: whether some row of the subquery makes a condition true
+    a scalar subquery      an outer join with its one value, computed once for each value that it is
+                           correlated by, so that a change of the subquery is a change of groups
+
+SQL's logic has three values. x IN (...) is null, not false, where no y equals x but some comparison is null.
+Where only truth counts (a conjunct of WHERE), one mark will do; elsewhere a second one tells null from false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from viewkeep.algebra import types as t
+from viewkeep.algebra.expressions import Expr, column, columns_of, conjunction
+from viewkeep.algebra.nodes import Aggregate, Column, Item, Join, MarkJoin, Measure, Node, OuterJoin, Project
+from viewkeep.errors import TypeMismatch, Unsupported
+from viewkeep.frontend.scope import Fail, Relation, Scope
+from viewkeep.frontend.typing import Typed
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A bound subquery. `terms` are the conditions that look outside; they speak of columns of the relation
+    and of the outer query. `one_row`: there is always exactly one row for each value of the outer columns
+    that it is correlated by, or would be: `if_empty` is its value where the group is missing."""
+
+    relation: Relation
+    terms: tuple[Expr, ...]
+    one_row: bool = False
+    if_empty: Expr | None = None
+
+
+Bind = Callable[[Expr, Scope], Inner]
+
+
+class Subqueries:
+    """The subqueries of some expressions of one SELECT."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        bind: Bind,
+        fail: Fail,
+        fresh: Callable[[str], str],
+        finish: Callable[[Expr], Typed],
+        add: Callable[[Column], Expr],
+        rewrite: Callable[[Expr], Expr] = lambda tree: tree,
+    ) -> None:
+        """`finish` types an operand over what the joins are attached to, `rewrite` says what a column of the
+        query is called there, and `add` makes a new column known there."""
+        self._scope = scope
+        self._bind = bind
+        self._fail = fail
+        self._fresh = fresh
+        self._finish = finish
+        self._add = add
+        self._rewrite = rewrite
+        self._joins: list[Callable[[Node], Node]] = []
+
+    def attach(self, node: Node) -> Node:
+        """The node with the joins that the expressions need."""
+        for join in self._joins:
+            node = join(node)
+        self._joins = []
+        return node
+
+    def condition(self, tree: Expr) -> Expr:
+        """A condition of which only truth counts, its subqueries replaced."""
+        return self._lifted(tree, only_truth=True)
+
+    def value(self, tree: Expr) -> Expr:
+        """Any other expression, its subqueries replaced."""
+        return self._lifted(tree, only_truth=False)
+
+    def _lifted(self, node: Expr, only_truth: bool) -> Expr:
+        if not has_subquery(node):
+            return node
+        if isinstance(node, (exp.And, exp.Or, exp.Paren)):
+            return self._over_parts(node, only_truth)
+        if isinstance(node, exp.Not):
+            return self._negated(node, only_truth)
+        if isinstance(node, exp.Exists):
+            return self._mark(node.this, lambda _: None)
+        if isinstance(node, exp.In) and node.args.get("query"):
+            return self._quantified(node.this, exp.EQ, node.args["query"], "any", only_truth)
+        if isinstance(node, _COMPARISONS) and isinstance(node.expression, (exp.Any, exp.All)):
+            kind = "any" if isinstance(node.expression, exp.Any) else "all"
+            return self._quantified(node.this, type(node), node.expression.this, kind, only_truth)
+        if isinstance(node, (exp.Subquery, exp.Select, exp.SetOperation)):
+            return self._scalar(node)
+        return self._over_parts(node, only_truth=False)
+
+    def _over_parts(self, node: Expr, only_truth: bool) -> Expr:
+        made = node.copy()
+        for key, value in list(made.args.items()):
+            if isinstance(value, exp.Expr):
+                made.set(key, self._lifted(value, only_truth))
+            elif isinstance(value, list):
+                made.set(key, [self._lifted(v, only_truth) if isinstance(v, exp.Expr) else v for v in value])
+        made.meta.update(node.meta)
+        return made
+
+    def _negated(self, node: exp.Not, only_truth: bool) -> Expr:
+        inner = node.this.unnest()
+        if only_truth and isinstance(inner, exp.In) and inner.args.get("query"):
+            # x NOT IN (...) is true where no comparison is true and none is null
+            return self._quantified(inner.this, exp.NEQ, inner.args["query"], "all", only_truth)
+        return exp.Not(this=exp.Paren(this=self._lifted(inner, only_truth=False)))
+
+    # --- marks ---
+
+    def _quantified(self, left: Expr, compare: type[Expr], query: Expr, kind: str, only_truth: bool) -> Expr:
+        """left op ANY (query), or ALL: by marks for comparisons that are true, false or null."""
+        operands = left.unnest()
+        lefts = list(operands.expressions) if isinstance(operands, exp.Tuple) else [left]
+        values = [self._finish(self.value(part)) for part in lefts]
+
+        def compared(relation: Relation) -> tuple[Expr, bool]:
+            if len(relation.fields) != len(values):
+                raise self._fail(
+                    TypeMismatch, query, f"{len(relation.fields)} columns are compared with {len(values)}",
+                    "select as many columns as stand on the other side",
+                )  # fmt: skip
+            terms, nullable = [], False
+            for value, part, field in zip(values, lefts, relation.fields, strict=True):
+                if t.widest(value.type, field.column.type) is None:
+                    raise self._fail(
+                        TypeMismatch, part,
+                        f"{value.type} is compared with {field.column.type}", "use CAST on one side",
+                    )  # fmt: skip
+                terms.append(compare(this=value.expression.copy(), expression=column(field.column.name)))
+                nullable = nullable or value.nullable or field.column.nullable
+            joined = conjunction(terms)
+            assert joined is not None
+            if compare is exp.NullSafeEQ:
+                nullable = False
+            return joined, nullable
+
+        if kind == "any":
+            true = self._mark(query, lambda r: compared(r)[0])
+            if only_truth or not self._may_be_null(query, compared):
+                return true
+            null = self._mark(query, lambda r: _is_null(compared(r)[0]))
+            return _three_valued(true, exp.true(), null, exp.false())
+        if only_truth:
+            return exp.Not(this=self._mark(query, lambda r: _not_true(*compared(r))))
+        false = self._mark(query, lambda r: exp.Not(this=exp.Paren(this=compared(r)[0])))
+        if not self._may_be_null(query, compared):
+            return exp.Not(this=false)
+        null = self._mark(query, lambda r: _is_null(compared(r)[0]))
+        return _three_valued(false, exp.false(), null, exp.true())
+
+    def _may_be_null(self, query: Expr, compared: Callable[[Relation], tuple[Expr, bool]]) -> bool:
+        return compared(self._bind(query.copy(), self._scope).relation)[1]
+
+    def _mark(self, query: Expr, compared: Callable[[Relation], Expr | None]) -> Expr:
+        inner = self._bind(query.copy(), self._scope)
+        mark = Column(self._fresh("exists"), t.BOOLEAN, nullable=False)
+        own = compared(inner.relation)
+        terms = [self._rewrite(term) for term in inner.terms] + ([own] if own is not None else [])
+        self._joins.append(lambda node: MarkJoin(node, inner.relation.node, conjunction(terms), mark))
+        return self._add(mark)
+
+    # --- values ---
+
+    def _scalar(self, query: Expr) -> Expr:
+        inner = self._bind(query.copy(), self._scope)
+        if len(inner.relation.fields) != 1:
+            raise self._fail(
+                TypeMismatch, query, f"a subquery in an expression has {len(inner.relation.fields)} columns",
+                "select one column",
+            )  # fmt: skip
+        value = inner.relation.fields[0].column
+        if inner.one_row and not inner.terms:
+            self._joins.append(lambda node: Join(node, inner.relation.node, None))
+            return self._add(value)
+        pairs = self._equalities(inner, query)
+        node = inner.relation.node if inner.one_row else self._single(inner, pairs, value)
+        there = Column(self._fresh("found"), t.BOOLEAN, nullable=False)
+        shown = Column(self._fresh(value.name), value.type)
+        items = [Item(node.by_name[k], column(k)) for k in dict(pairs)]
+        items += [Item(shown, column(value.name)), Item(there, exp.true())]
+        right = Project(node, tuple(items))
+        terms = [exp.EQ(this=self._rewrite(outer), expression=column(k)) for k, outer in pairs]
+        self._joins.append(lambda left: OuterJoin(left, right, conjunction(terms)))
+        found, marker = self._add(shown), self._add(Column(there.name, t.BOOLEAN))
+        if inner.if_empty is None:
+            return found
+        missing = exp.Is(this=marker, expression=exp.Null())
+        return exp.Paren(this=exp.Case(ifs=[exp.If(this=missing, true=inner.if_empty)], default=found))
+
+    def _equalities(self, inner: Inner, query: Expr) -> list[tuple[str, Expr]]:
+        """Each condition that looks outside, as a column of the subquery and what it must equal."""
+        own = set(inner.relation.node.names)
+        pairs = []
+        for term in inner.terms:
+            sides = (term.this, term.expression) if isinstance(term, exp.EQ) else ()
+            for mine, other in (sides, sides[::-1]) if sides else ():
+                bare = mine.unnest()
+                if isinstance(bare, exp.Column) and bare.name in own and not columns_of(other) & own:
+                    pairs.append((bare.name, other))
+                    break
+            else:
+                raise self._fail(
+                    Unsupported, query, "a value that depends on the outer row by more than equality",
+                    "compare with = in the subquery's WHERE, or join and aggregate",
+                )  # fmt: skip
+        return pairs
+
+    def _single(self, inner: Inner, pairs: list[tuple[str, Expr]], value: Column) -> Node:
+        """One row a group, or an error where a value is asked for and there are several."""
+        rows = Measure(Column(self._fresh("n"), t.BIGINT, nullable=False), "rows")
+        several = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
+        message = exp.Literal.string("a subquery in an expression returned more than one row")
+        problem = exp.Anonymous(this="raise_error", expressions=[message])
+        call = exp.Case(ifs=[exp.If(this=several, true=problem)], default=exp.Max(this=column(value.name)))
+        kept = Measure(Column(self._fresh(value.name), value.type), "any", None, call)
+        keys = tuple(dict.fromkeys(k for k, _ in pairs))
+        made = Aggregate(inner.relation.node, keys, (rows, kept))
+        items = [Item(made.by_name[k], column(k)) for k in keys]
+        return Project(made, (*items, Item(value, column(kept.name))))
+
+
+def has_subquery(tree: Expr) -> bool:
+    """Whether an expression has a query in it."""
+    return tree.find(exp.Select, exp.SetOperation) is not None
+
+
+def _is_null(condition: Expr) -> Expr:
+    return exp.Is(this=exp.Paren(this=condition), expression=exp.Null())
+
+
+def _not_true(condition: Expr, nullable: bool) -> Expr:
+    bare = exp.Not(this=exp.Paren(this=condition))
+    if not nullable:
+        return bare
+    known = exp.Coalesce(this=exp.Paren(this=condition.copy()), expressions=[exp.false()])
+    return exp.Not(this=known)
+
+
+def _three_valued(first: Expr, then: Expr, null: Expr, default: Expr) -> Expr:
+    unknown = exp.Cast(this=exp.Null(), to=t.BOOLEAN.sql())
+    return exp.Paren(
+        this=exp.Case(ifs=[exp.If(this=first, true=then), exp.If(this=null, true=unknown)], default=default)
+    )
