@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from viewkeep.algebra import types as t
+from viewkeep.algebra.nodes import Aggregate
 from viewkeep.algebra.printing import line, tree
 from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View, same_table
 from viewkeep.engines.contract import Engine
+from viewkeep.engines.python_functions import exactly
 from viewkeep.errors import (
     AlreadyExists,
     CorruptCatalog,
@@ -18,12 +22,14 @@ from viewkeep.errors import (
     SyntaxProblem,
     TypeMismatch,
     UnknownColumn,
+    UnknownFunction,
     UnknownTable,
     UnknownView,
     Unsupported,
     ViewkeepError,
 )
 from viewkeep.frontend.binder import bind
+from viewkeep.frontend.functions import UserFunction, is_built_in, registered
 from viewkeep.frontend.statements import (
     CreateView,
     OnView,
@@ -52,6 +58,7 @@ class Connection:
         self.engine = engine
         self.progress: Callable[[str], None] = _silent
         self._compiled: dict[tuple[str, str], Compiled] = {}
+        self._functions: dict[str, UserFunction] = {}
 
     def __enter__(self) -> Connection:
         return self
@@ -245,9 +252,11 @@ class Connection:
             return table
 
         query = parse_sql(statement.query, start=statement.query_start, whole=statement.text)
-        bound = bind(query, find, statement.text, statement.query_start)
+        with registered(self._functions):
+            bound = bind(query, find, statement.text, statement.query_start)
         strategy = statement.options.get("strategy", "id")
         compiled = compile_view(bound, used, strategy, self.engine.locates)
+        self._refuse_functions_at_reading(compiled, statement)
         tables = tuple(_only_used(table, compiled) for table in used.values())
         name = self.engine.qualify(statement.name)
         view = View(name, statement.query, statement.options, tables)
@@ -260,7 +269,12 @@ class Connection:
         if key not in self._compiled:
             tables = {table.name: table for table in view.tables}
             try:
-                bound = bind(parse_sql(view.sql), lambda n: tables.get(same_table(n, tables) or ""), view.sql)
+                with registered(self._functions):
+                    bound = bind(
+                        parse_sql(view.sql), lambda n: tables.get(same_table(n, tables) or ""), view.sql
+                    )
+            except UnknownFunction:
+                raise  # nothing is broken: the function is not registered in this session, or not yet
             except ViewkeepError as problem:
                 raise CorruptCatalog(
                     f"the stored definition of view {view.name} cannot be used: {problem.message}",
@@ -268,6 +282,21 @@ class Connection:
                 ) from problem
             self._compiled[key] = compile_view(bound, tables, view.strategy, self.engine.locates)
         return self._compiled[key]
+
+    def _refuse_functions_at_reading(self, compiled: Compiled, statement: CreateView) -> None:
+        """What stands over a view's last aggregate is computed by whoever reads the view, whose session may
+        not have the function."""
+        if not isinstance(compiled.placement.root, Aggregate):
+            return
+        for item in compiled.plan.items:
+            for call in item.expression.find_all(exp.Anonymous):
+                if call.name.lower() in self._functions:
+                    raise Unsupported(
+                        f"{call.name} cannot be called on aggregates and group keys of a view",
+                        hint=f"call it on the columns of tables, or when you read the view: "
+                        f"SELECT {call.name}(...) FROM view",
+                        place=place_of(call, statement.text, statement.query_start),
+                    )
 
     def _find(self, name: str) -> View | None:
         full = self.engine.qualify(name).lower()
@@ -303,6 +332,34 @@ class Connection:
         return Result("drop", message=f"dropped materialized view {statement.name}")
 
     # --- Python ---
+
+    def register_function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        returns: str,
+        arguments: Sequence[str] = (),
+        deterministic: bool = True,
+    ) -> None:
+        """Lets views call a Python function by name, as long as this connection is open.
+
+        It must give the same result for the same arguments, always, and is called with None for NULL. A view
+        that calls it can be refreshed only where it is registered.
+        """
+        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+            raise Unsupported(f"{name!r} is no name for a function", hint="use letters, digits and _")
+        if is_built_in(name):
+            raise AlreadyExists(f"{name} is a function of SQL already", hint="use another name")
+        if not deterministic:
+            raise Unsupported(
+                f"{name} gives another value each time, so no stored view can equal it",
+                hint="store its value in a column when the row is written",
+            )
+        kinds = [_type_named(kind) for kind in (*arguments, returns)]
+        signature = UserFunction(name.lower(), tuple(kinds[:-1]), kinds[-1])
+        self.engine.register_function(signature, exactly(function, signature.returns))
+        self._functions[signature.name] = signature
+        self._compiled.clear()  # it may have had another type before
 
     def refresh(self, *views: str, full: bool = False) -> list[Refresh]:
         """Brings the named views up to date, or all; together they show one version of the tables."""
@@ -351,8 +408,11 @@ class Connection:
         return [self._status(view) for view in self.engine.views()]
 
     def _status(self, view: View) -> ViewStatus:
-        compiled = self._compile(view)
         tables = tuple(table.name for table in view.tables)
+        try:
+            compiled = self._compile(view)
+        except UnknownFunction as problem:
+            return ViewStatus(view.name, 0, 0, True, view.strategy, None, {}, tables, (), problem.message)
         caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
         try:
             standing = self.engine.standing(view, compiled)
@@ -374,6 +434,19 @@ class Connection:
         """Removes a materialized view and all that was stored for it."""
         found = self._view(view)
         self.engine.drop_view(found, self._compile(found))
+
+
+def _type_named(name: str) -> t.Type:
+    try:
+        kind = t.parse(name)
+    except (SqlglotError, ValueError):  # for words that are no type
+        kind = None
+    if kind is None:
+        raise Unsupported(
+            f"viewkeep has no type {name}",
+            hint="use BOOLEAN, an integer type, DOUBLE, DECIMAL(p,s), STRING, DATE or TIMESTAMP",
+        )
+    return kind
 
 
 def _only_used(table: Table, compiled: Compiled) -> Table:

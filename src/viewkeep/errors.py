@@ -42,6 +42,12 @@ class Unsupported(ViewkeepError):
     code = "unsupported"
 
 
+class UnknownFunction(Unsupported):
+    """A function that views do not have, and that nobody registered in this session."""
+
+    code = "unknown_function"
+
+
 class UnknownTable(ViewkeepError):
     code = "unknown_table"
 

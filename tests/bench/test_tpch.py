@@ -13,7 +13,7 @@ import viewkeep
 from viewkeep.bench import runner, tpch_data
 from viewkeep.bench.tpch import TABLES, TPCH, VIEWS, Changes
 from viewkeep.cli.output import Console
-from viewkeep.errors import EngineError, Unavailable
+from viewkeep.errors import EngineError, Unavailable, Unsupported
 
 SCALE = 0.01
 SIZES = {
@@ -90,6 +90,11 @@ def test_without_the_generator_it_says_what_to_install(
     with pytest.raises(Unavailable) as problem:
         tpch_data.files(SCALE, tmp_path)
     assert "viewkeep[bench]" in problem.value.hint
+
+
+def test_a_scale_at_which_keys_come_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match=r"0\.005"):
+        tpch_data.files(0.005, tmp_path)
 
 
 def test_every_query_has_an_answer(vk: viewkeep.Connection) -> None:

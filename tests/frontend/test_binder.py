@@ -170,27 +170,9 @@ def test_the_same_aggregate_is_kept_once() -> None:
 
 REFUSED = [
     # (SQL with ^ before the place, code)
-    ("SELECT DISTINCT a FROM s", "unsupported"),
-    ("SELECT a FROM s ^ORDER BY a", "unsupported"),
-    ("SELECT a FROM s ^LIMIT 3", "unsupported"),
-    ("SELECT ^a FROM s UNION ALL SELECT a FROM s", "unsupported"),
-    ("SELECT ^a FROM s INTERSECT SELECT a FROM s", "unsupported"),
-    ("SELECT ^a FROM s EXCEPT SELECT a FROM s", "unsupported"),
     ("SELECT ^1 AS x", "unsupported"),
-    ("SELECT s.a FROM s LEFT JOIN ^r ON s.k = r.k", "unsupported"),
-    ("SELECT s.a FROM s RIGHT JOIN ^r ON s.k = r.k", "unsupported"),
-    ("SELECT s.a FROM s FULL OUTER JOIN ^r ON s.k = r.k", "unsupported"),
-    ("SELECT s.a FROM s LEFT SEMI JOIN ^r ON s.k = r.k", "unsupported"),
-    ("SELECT s.a FROM s LEFT ANTI JOIN ^r ON s.k = r.k", "unsupported"),
-    ("SELECT ^MAX(a) AS m FROM s", "unsupported"),
-    ("SELECT ^MIN(a) AS m FROM s", "unsupported"),
-    ("SELECT ^COUNT(DISTINCT a) AS m FROM s", "unsupported"),
-    ("SELECT ^SUM(DISTINCT a) AS m FROM s", "unsupported"),
     ("SELECT ^COUNT(a, c) AS m FROM s", "unsupported"),
     ("SELECT ^SUM(SUM(a)) AS m FROM s", "unsupported"),
-    ("SELECT ^SUM(a) OVER () AS m FROM s", "unsupported"),
-    ("SELECT ^ROW_NUMBER() OVER (ORDER BY a) AS m FROM s", "unsupported"),
-    ("SELECT SUM(a) FILTER (WHERE c > 1) AS m FROM s", "unsupported"),
     ("SELECT a FROM s WHERE ^SUM(a) > 1", "unsupported"),
     ("SELECT s.a FROM s JOIN r ON ^SUM(s.a) = r.a", "unsupported"),
     ("SELECT a, COUNT(*) AS m FROM s GROUP BY a, ^SUM(c)", "unsupported"),
@@ -198,13 +180,6 @@ REFUSED = [
     ("SELECT k, ^a FROM s GROUP BY k", "unsupported"),
     ("SELECT ^a, COUNT(*) AS m FROM s", "unsupported"),
     ("SELECT a FROM s HAVING ^a > 1", "unsupported"),
-    ("SELECT a, COUNT(*) AS m FROM s GROUP BY ROLLUP (^a)", "unsupported"),
-    ("SELECT a, COUNT(*) AS m FROM s GROUP BY CUBE (^a)", "unsupported"),
-    ("SELECT a, COUNT(*) AS m FROM s GROUP BY ^a GROUPING SETS ((a), ())", "unsupported"),
-    ("SELECT a, COUNT(*) AS m FROM s GROUP BY ALL", "unsupported"),
-    ("SELECT a FROM s WHERE a IN (SELECT a FROM r)", "unsupported"),
-    ("SELECT a FROM s WHERE EXISTS (SELECT 1 FROM r)", "unsupported"),
-    ("SELECT (SELECT 1) AS x FROM s", "unsupported"),
     ("SELECT a FROM s ^TABLESAMPLE (10 PERCENT)", "unsupported"),
     ("SELECT * EXCEPT (a) FROM s", "unsupported"),
     ("SELECT a FROM s LATERAL VIEW EXPLODE(ARRAY(1)) t AS q", "unsupported"),
@@ -216,8 +191,10 @@ REFUSED = [
     ("SELECT ^UUID() AS x FROM s", "unsupported"),
     ("SELECT ^CURRENT_TIMESTAMP() AS x FROM s", "unsupported"),
     ("SELECT ^NOW() AS x FROM s", "unsupported"),
-    ("SELECT ^my_function(a) AS x FROM s", "unsupported"),
-    ("SELECT ^SQRT(a) AS x FROM s", "unsupported"),
+    ("SELECT ^my_function(a) AS x FROM s", "unknown_function"),
+    ("SELECT ^SOUNDEX(s) AS x FROM r", "unsupported"),
+    ("SELECT ^CURRENT_DATE AS x FROM s", "unsupported"),
+    ("SELECT a, 1 +\n ^UNIX_TIMESTAMP() AS x FROM s", "unsupported"),
     ("SELECT ^s.s.a AS x FROM s", "unsupported"),
     ("SELECT ^z FROM odd", "unsupported"),
     ("SELECT * FROM odd", "unsupported"),
@@ -260,18 +237,56 @@ REFUSED = [
     ("SELECT UPPER(^a) AS x FROM r", "type_mismatch"),
     ("SELECT LENGTH(^a) AS x FROM r", "type_mismatch"),
     ("SELECT s || ^a AS x FROM r", "type_mismatch"),
-    ("SELECT ^YEAR(s) AS x FROM r", "type_mismatch"),
+    ("SELECT YEAR(^s) AS x FROM r", "type_mismatch"),
+    ("SELECT DATE_ADD(d, ^s) AS x FROM r", "type_mismatch"),
+    ("SELECT ^d - d AS x FROM r", "type_mismatch"),
+    ("SELECT ^d + 1.5 AS x FROM r", "type_mismatch"),
+    ("SELECT ^a + INTERVAL 1 DAY AS x FROM r", "type_mismatch"),
+    ("SELECT ^s & 1 AS x FROM r", "type_mismatch"),
+    ("SELECT ^ROUND(s) AS x FROM r", "type_mismatch"),
+    ("SELECT ^x DIV 2 AS y FROM r", "type_mismatch"),
     ("SELECT ^a LIKE 'x' AS x FROM r", "type_mismatch"),
     ("SELECT ^s LIKE s AS x FROM r", "unsupported"),
-    ("SELECT ^s RLIKE 'x' AS x FROM r", "unsupported"),
-    ("SELECT CAST(^x AS INT) AS y FROM r", "unsupported"),
+    ("SELECT ^s RLIKE '(?=x)' AS x FROM r", "unsupported"),
+    ("SELECT ^s RLIKE s AS x FROM r", "unsupported"),
+    ("SELECT ^s LIKE 'a\\\\b' AS x FROM r", "unsupported"),
     ("SELECT CAST(^x AS STRING) AS y FROM r", "unsupported"),
-    ("SELECT CAST(^p AS INT) AS y FROM r", "unsupported"),
+    ("SELECT CAST(^a AS TIMESTAMP) AS y FROM r", "unsupported"),
+    ("SELECT TRY_CAST(^s AS TIMESTAMP) AS y FROM r", "unsupported"),
     ("SELECT CAST(^a AS BINARY) AS y FROM r", "unsupported"),
-    ("SELECT SUBSTRING(^s, a) AS y FROM r", "unsupported"),
-    ("SELECT SUBSTRING(^s, 0) AS y FROM r", "unsupported"),
-    ("SELECT ^d + INTERVAL 1 DAY AS y FROM r", "unsupported"),
+    ("SELECT ^ROUND(x, a) AS y FROM r", "unsupported"),
+    ("SELECT CEIL(^x, 1) AS y FROM r", "unsupported"),
+    ("SELECT ^LOCATE('a', s, 2) AS y FROM r", "unsupported"),
+    ("SELECT ^d + INTERVAL 1 MONTH 2 DAYS AS y FROM r", "unsupported"),
+    ("SELECT ^a | b & 1 AS y FROM r", "unsupported"),
+    ("SELECT ^DATE_FORMAT(d, 'MMM') AS y FROM r", "unsupported"),
+    ("SELECT ^TO_DATE(s, 'd/M/yy') AS y FROM r", "unsupported"),
+    ("SELECT ^DATE_TRUNC('eon', t) AS y FROM r", "unsupported"),
+    ("SELECT EXTRACT(SECOND FROM ^t) AS y FROM r", "unsupported"),
     ("SELECT ^a[0] AS y FROM r", "unsupported"),
+    ("SELECT a FROM s LIMIT a", "unsupported"),
+    ("SELECT a FROM s UNION SELECT a, c FROM s", "type_mismatch"),
+    ("SELECT a FROM s INTERSECT SELECT s FROM r", "type_mismatch"),
+    ("SELECT a FROM s WHERE a IN (SELECT k, a FROM r)", "type_mismatch"),
+    ("SELECT a FROM s WHERE ^a IN (SELECT s FROM r)", "type_mismatch"),
+    ("SELECT (SELECT k, a FROM r) AS x FROM s", "type_mismatch"),
+    ("SELECT a FROM s JOIN r ON s.k IN (SELECT k FROM r)", "unsupported"),
+    ("SELECT (SELECT SUM(r.a) FROM r WHERE r.a < s.a) AS x FROM s", "unsupported"),
+    ("SELECT (SELECT r.a FROM r WHERE r.a < s.a) AS x FROM s", "unsupported"),
+    ("SELECT a FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.k = s.k LIMIT 1)", "unsupported"),
+    ("SELECT a FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.k = ^s.nope)", "unknown_column"),
+    ("SELECT ^ROW_NUMBER() OVER () AS m FROM s", "unsupported"),
+    ("SELECT ^LAG(a) OVER (PARTITION BY c) AS m FROM s", "unsupported"),
+    ("SELECT SUM(DISTINCT a) OVER () AS m FROM s", "unsupported"),
+    ("SELECT SUM(a) OVER (ORDER BY k RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS m FROM s", "unsupported"),
+    ("SELECT SUM(a) OVER nope AS m FROM s", "unsupported"),
+    ("SELECT a FROM s QUALIFY ROW_NUMBER() OVER (ORDER BY a)", "type_mismatch"),
+    ("SELECT DISTINCT a FROM s ORDER BY c LIMIT 1", "unsupported"),
+    ("SELECT a FROM s ORDER BY ^7 LIMIT 1", "unknown_column"),
+    ("SELECT ^COLLECT_LIST(a) AS m FROM s", "unsupported"),
+    ("SELECT ^STDDEV(s) AS m FROM r", "type_mismatch"),
+    ("SELECT ^BOOL_AND(a) AS m FROM r", "type_mismatch"),
+    ("SELECT a, ^GROUPING(c) AS g FROM s GROUP BY ROLLUP (a)", "unsupported"),
 ]  # fmt: skip
 
 
@@ -306,7 +321,6 @@ def test_refused(marked: str, code: str) -> None:
         "SELECT a FROM r WHERE d = DATE 'today'",  # Spark reads this as the current date
         "SELECT a FROM r WHERE t < TIMESTAMP 'now'",
         "SELECT a FROM r WHERE d > 'abc'",
-        "SELECT TRY_CAST(a AS TINYINT) AS x FROM s",  # becomes CAST, which fails where this is NULL
         "SELECT SUM(a) AS m, viewkeep_decimal_quotient(SUM(a), SUM(a), 9, 9, 9, 9, 9, 9) AS q FROM s",
     ],
 )
@@ -320,24 +334,12 @@ def test_the_place_of_having() -> None:
     test_refused("SELECT a FROM s GROUP BY a HAVING ^SUM(c)", "type_mismatch")
 
 
-@pytest.mark.xfail(strict=True, reason="CURRENT_DATE has no place of its own, and its copied tree no parents")
-def test_the_place_of_a_keyword() -> None:
-    test_refused("SELECT ^CURRENT_DATE AS x FROM s", "unsupported")
-
-
 def message(sql: str) -> str:
     with pytest.raises(ViewkeepError) as caught:
         made(sql)
     return caught.value.message
 
 
-@pytest.mark.parametrize(
-    "sql", ["SELECT MAX(a) AS m FROM s", "SELECT a RLIKE 'x' AS y FROM s", "SELECT a = e AS y FROM u"]
-)
+@pytest.mark.parametrize("sql", ["SELECT a RLIKE '(?=x)' AS y FROM s", "SELECT a = e AS y FROM u"])
 def test_messages_speak_the_users_language(sql: str) -> None:
     assert "_a" not in message(sql)
-
-
-@pytest.mark.xfail(strict=True, reason="the message shows what the aggregate was rewritten to")
-def test_the_message_for_filter_speaks_the_users_language() -> None:
-    assert "value_" not in message("SELECT SUM(a) FILTER (WHERE c > 1) AS m FROM s")

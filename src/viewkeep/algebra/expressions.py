@@ -45,6 +45,23 @@ def substitute(expression: Expr, by: Mapping[str, Expr]) -> Expr:
     return expression.copy().transform(swap)
 
 
+def rewritten(tree: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
+    """The tree with every node rewritten, those below first.
+
+    Unlike sqlglot's transform, which does not look into what a node was replaced by: in (a / b) / c the
+    inner division would stay as it is.
+    """
+    tree = tree.copy()
+    for node in reversed(list(tree.bfs())):
+        made = rewrite(node)
+        if made is not node:
+            if node is tree:
+                tree = made
+            else:
+                node.replace(made)
+    return tree
+
+
 def rename(expression: Expr, by: Callable[[str], str]) -> Expr:
     """The expression over renamed plan columns."""
     return substitute(expression, {name: column(by(name)) for name in columns_of(expression)})

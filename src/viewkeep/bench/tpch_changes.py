@@ -141,14 +141,15 @@ class Changes:
 
     def batch(self, number: int) -> list[str]:
         """A small change of every table, in every way: the batches from 1 follow each other."""
-        few = max(1, self.orders.count // 1000)
         return [
-            *self._world(number),
-            *self._customers(number),
-            *self._parts_and_suppliers(number),
-            *self.stream(few * 3 * (1 + LINES_PER_ORDER), number - 1),
+            *self.around(number),
+            *self.stream(self.rows * 3 // 1000, number - 1),
             *(self._departures(number - 2) if number > 2 else ()),
         ]
+
+    def around(self, number: int) -> list[str]:
+        """The part of a batch that is about the smaller tables, and about what refers to them."""
+        return [*self._world(number), *self._customers(number), *self._parts_and_suppliers(number)]
 
     def _world(self, number: int) -> list[str]:
         """Regions and nations: each batch has a new nation in a new region, and a nation that moves."""
@@ -161,7 +162,7 @@ class Changes:
         ]
 
     def _customers(self, number: int) -> list[str]:
-        few = max(1, self.customers.count // 500)
+        few = self.customers.count // 500
         start = number * few * 3
         return [
             _copies(
@@ -182,8 +183,10 @@ class Changes:
         ]
 
     def _parts_and_suppliers(self, number: int) -> list[str]:
-        few = max(1, self.parts.count // 500)
-        start = number * few * 3
+        few = self.parts.count // 500
+        start = number * few * 5  # new 1, changed 3, gone 1
+        changed = start + few
+        gone = start + 4 * few
 
         def new_supplier(column: str) -> str:
             return self.suppliers.some(column, number * 2, 1)
@@ -191,13 +194,12 @@ class Changes:
         new_part = self.parts.some("ps_partkey", start, few)
         copied_part = self.parts.copy("ps_partkey", number)
         copied_supplier = self.suppliers.copy("ps_suppkey", number)
-        gone = start + 2 * few
         return [
             _copies(
                 "part",
                 self.parts.some("p_partkey", start, few),
                 p_partkey=self.parts.copy("p_partkey", number),
-                p_size="49",
+                p_size="15" if number % 2 else "49",
             ),
             _copies(
                 "supplier",
@@ -215,13 +217,13 @@ class Changes:
             ),
             f"UPDATE lineitem SET l_suppkey = {self.suppliers.copy('l_suppkey', number)} "
             f"WHERE {new_supplier('l_suppkey')} AND l_linenumber = 1",
-            # of a brand, and in a container, that queries ask for
-            "UPDATE part SET p_size = p_size % 50 + 1, p_brand = 'Brand#23', p_container = 'MED BOX', "
+            # of a size and a brand, and in a container, that queries ask for
+            "UPDATE part SET p_size = p_size % 10 + 1, p_brand = 'Brand#23', p_container = 'MED BOX', "
             f"p_retailprice = CAST(p_retailprice + 1 AS {_MONEY}) "
-            f"WHERE {self.parts.some('p_partkey', start + few, few)}",
+            f"WHERE {self.parts.some('p_partkey', changed, 3 * few)}",
             f"UPDATE partsupp SET ps_supplycost = CAST(ps_supplycost * 0.5 AS {_MONEY}), "
             "ps_availqty = ps_availqty + 1000 "
-            f"WHERE {self.parts.some('ps_partkey', start + few, few)}",
+            f"WHERE {self.parts.some('ps_partkey', changed, 3 * few)}",
             f"UPDATE supplier SET s_acctbal = CAST(s_acctbal + 100 AS {_MONEY}), "
             f"s_nationkey = (s_nationkey + {number}) % 25 "
             f"WHERE {self.suppliers.some('s_suppkey', number * 2 + 1, 1)}",

@@ -378,5 +378,5 @@ VIEWS: Mapping[str, str] = {
 
 def views_at(scale: float) -> Mapping[str, str]:
     """The queries at a scale: the share of q11 is the only parameter that goes with it."""
-    share = f"{min(0.0001 / scale, 0.01):.10f}".rstrip("0")
+    share = f"{0.0001 / scale:.10f}".rstrip("0")
     return {**VIEWS, "q11": Q11.replace("0.0001", share)}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlglot import exp
 
 from viewkeep.catalog.models import Table, TableColumn, View
+from viewkeep.frontend.functions import UserFunction
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 
@@ -60,6 +61,9 @@ class Engine(Protocol):
 
     def run_other(self, tree: exp.Expr, text: str) -> Result:
         """Any other statement that the engine understands."""
+
+    def register_function(self, signature: UserFunction, function: Callable[..., Any]) -> None:
+        """Lets views call a Python function, in this session; nulls are passed to it as None."""
 
     def views(self) -> list[View]:
         """All materialized views, in the order in which they were created."""

@@ -13,6 +13,13 @@ from sqlglot.tokenizer_core import Token, TokenType
 from viewkeep.errors import Place, SyntaxProblem, ViewkeepError
 
 DIALECT = "spark"
+_KEYWORDS: dict[type[exp.Expr], str] = {
+    exp.CurrentDate: "CURRENT_DATE",
+    exp.CurrentTimestamp: "CURRENT_TIMESTAMP",
+    exp.CurrentTime: "CURRENT_TIME",
+    exp.CurrentUser: "CURRENT_USER",
+    exp.Localtimestamp: "LOCALTIMESTAMP",
+}
 _OPTIONS_HINT = "CREATE MATERIALIZED VIEW name [WITH (option = 'value')] AS SELECT ..."
 
 
@@ -153,7 +160,20 @@ def parse_sql(text: str, *, start: int = 0, whole: str | None = None) -> exp.Exp
         raise SyntaxProblem("there is no statement here", hint="write one SQL statement")
     if len(trees) > 1:
         raise SyntaxProblem("more than one statement", hint="give them one at a time")
+    _place_keywords(tree, text)
     return tree
+
+
+def _place_keywords(tree: exp.Expr, text: str) -> None:
+    """CURRENT_DATE without brackets: sqlglot keeps the places of names alone."""
+    bare = [n for n in tree.find_all(*_KEYWORDS, bfs=False) if "start" not in n.meta]
+    words = [token for token in tokenize(text) if token.text.upper() in _KEYWORDS.values()] if bare else []
+    for node in bare:
+        for token in words:
+            if token.text.upper() == _KEYWORDS[type(node)]:
+                node.meta["start"] = token.start
+                words.remove(token)
+                break
 
 
 class _Words:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from viewkeep.algebra.expressions import rewritten
+from viewkeep.engines.duckdb.functions import spell
 from viewkeep.frontend.typing import QUOTIENT
 
 
 def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
     """The tree as DuckDB SQL."""
-    return tree.transform(_translate).sql(dialect="duckdb", pretty=pretty)
+    return rewritten(tree, _translate).sql(dialect="duckdb", pretty=pretty)
 
 
 def _translate(node: exp.Expr) -> exp.Expr:
@@ -22,6 +24,10 @@ def _translate(node: exp.Expr) -> exp.Expr:
         return _checked_division(node)
     if isinstance(node, exp.Anonymous) and node.name.lower() == QUOTIENT:
         return _quotient(node)
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "raise_error":
+        return exp.Anonymous(this="error", expressions=node.expressions)
+    if isinstance(node, exp.Anonymous) and (spelled := spell(node)) is not None:
+        return spelled
     return node
 
 

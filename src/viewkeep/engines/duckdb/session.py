@@ -6,11 +6,14 @@ fetched is unfinished even where there is no second.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import duckdb
+from duckdb.func import SPECIAL
 
 
 class Rows:
@@ -57,6 +60,16 @@ class Session:
         """Forgets a registered name."""
         with self._lock:
             self._con.unregister(name)
+
+    def create_function(self, name: str, function: Any, arguments: Sequence[str], returns: str) -> None:
+        """Lets SQL call a Python function, in place of the one that had the name."""
+        with self._lock:
+            with suppress(duckdb.Error):
+                self._con.remove_function(name)
+            names = (f"a{n}" for n in range(len(arguments)))  # DuckDB counts the parameters
+            kind = inspect.Parameter.POSITIONAL_ONLY
+            function.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])
+            self._con.create_function(name, function, list(arguments), returns, null_handling=SPECIAL)
 
     def close(self) -> None:
         """Closes the database."""

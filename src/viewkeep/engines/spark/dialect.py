@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from viewkeep.algebra.expressions import rewritten
 from viewkeep.errors import Unsupported
+from viewkeep.frontend.functions import CAST, PREFIX, SPARK_NAMES, TRY_CAST
 from viewkeep.frontend.typing import QUOTIENT
 
 # Spark rounds a quotient to the digits its result type has room for, then we cast. That is one rounding in
@@ -15,13 +17,43 @@ _LARGEST_SCALE = 14
 
 def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
     """The tree as Spark SQL."""
-    return tree.transform(_translate).sql(dialect="spark", pretty=pretty)
+    return rewritten(tree, _translate).sql(dialect="spark", pretty=pretty)
 
 
 def _translate(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Anonymous) and node.name.lower() == QUOTIENT:
         return _quotient(node)
+    if isinstance(node, exp.Anonymous) and node.name.startswith(PREFIX) and node.meta.get("made"):
+        return _call(node.name.removeprefix(PREFIX), node.expressions)
     return node
+
+
+_OPERATORS: dict[str, type[exp.Binary]] = {
+    "bitand": exp.BitwiseAnd, "bitor": exp.BitwiseOr, "bitxor": exp.BitwiseXor, "div": exp.IntDiv,
+    "mod_double": exp.Mod,
+}  # fmt: skip
+
+
+def _call(name: str, arguments: list[exp.Expr]) -> exp.Expr:
+    """A function of a view as Spark calls it: nothing needs to be said in other words."""
+    given = [a.copy() for a in arguments]
+    if name in (CAST, TRY_CAST):
+        # sqlglot writes a Cast as TRY_CAST where it is one that may fail
+        kind = exp.TryCast if name == TRY_CAST else exp.Cast
+        return kind(
+            this=given[0], to=exp.DataType.build(given[2].name, dialect="spark"), safe=name == TRY_CAST
+        )
+    if name in _OPERATORS:
+        left, right = (exp.Paren(this=a) for a in given)
+        return exp.Paren(this=_OPERATORS[name](this=left, expression=right))
+    if name.startswith("round_"):
+        return exp.Anonymous(this="round", expressions=given[:2])
+    if name == "rlike":
+        return exp.Anonymous(this="rlike", expressions=given[:2])
+    if name.endswith("trim_of"):
+        where = {"ltrim_of": "LEADING", "rtrim_of": "TRAILING"}.get(name, "BOTH")
+        return exp.Trim(this=given[0], expression=given[1], position=where)
+    return exp.Anonymous(this=SPARK_NAMES[name], expressions=given)
 
 
 def _quotient(node: exp.Anonymous) -> exp.Expr:

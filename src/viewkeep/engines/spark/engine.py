@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,6 +33,7 @@ from viewkeep.errors import (
     CorruptCatalog,
     EngineError,
 )
+from viewkeep.frontend.functions import UserFunction
 from viewkeep.frontend.statements import parse_sql
 from viewkeep.idiff.net import NET_KIND
 from viewkeep.passes.compiler import Compiled
@@ -137,6 +138,12 @@ class SparkEngine:
             return self._user.sql(text)
         except PySparkException as problem:
             raise translated(problem) from problem
+
+    def register_function(self, signature: UserFunction, function: Callable[..., Any]) -> None:
+        if signature.name in {row[0].lower() for row in self._user.sql("SHOW SYSTEM FUNCTIONS").collect()}:
+            raise AlreadyExists(f"Spark has a function {signature.name}", hint="use another name")
+        for session in (self._user, self._session):
+            session.udf.register(signature.name, function, str(signature.returns))
 
     # --- views ---
 

@@ -46,6 +46,8 @@ def open_local(where: str) -> LocalSparkEngine:
 
 def local_builder(warehouse: Path | str) -> Any:
     """A session builder with Delta Lake and settings that suit one machine."""
+    # Python functions run where this runs, not in whatever python3 is first on the path
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return (
         SparkSession.builder.appName("viewkeep")
         .master("local[*]")

@@ -1,0 +1,107 @@
+"""The 22 queries of TPC-H as views: right after every batch of changes to all eight tables."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import viewkeep
+from viewkeep.bench.tpch import TPCH, VIEWS, Changes
+
+SCALE = 0.01
+BATCHES = 4
+# A refresh on Spark takes seconds however small the tables are, so there, one query for each kind of operator;
+# with VIEWKEEP_TPCH_SPARK=all every one, which takes many minutes.
+ON_SPARK = {"q4", "q6", "q13", "q14", "q15", "q16", "q18", "q22"}
+
+# What does not work yet. A query that starts to work fails its test until it is taken off the list.
+# q2: VERIFY of a LIMIT over columns without the IDs of its rows ends in a KeyError.
+NOT_YET = {"q2"}
+
+
+def _load(vk: viewkeep.Connection, scale: float, folder: Path) -> None:
+    for _, statement in TPCH(scale).load(vk.engine.name, folder):
+        vk.sql(statement)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DuckDB file with the tables, which tests copy."""
+    folder = tmp_path_factory.mktemp("tpch")
+    with viewkeep.connect(f"duckdb:{folder / 'loaded.db'}") as vk:
+        _load(vk, SCALE, folder)
+    return folder / "loaded.db"
+
+
+@pytest.fixture
+def vk(loaded: Path, tmp_path: Path) -> Iterator[viewkeep.Connection]:
+    shutil.copy(loaded, tmp_path / "tpch.db")
+    with viewkeep.connect(f"duckdb:{tmp_path / 'tpch.db'}") as vk:
+        yield vk
+
+
+def _query(name: str) -> Any:
+    # not a view that is wrong: that is never expected
+    errors = (viewkeep.ViewkeepError, KeyError)
+    missing = pytest.mark.xfail(strict=True, raises=errors, reason="does not work yet")
+    return pytest.param(name, marks=missing if name in NOT_YET else ())
+
+
+@pytest.mark.parametrize("name", [_query(name) for name in VIEWS])
+def test_a_query_is_kept_on_duckdb(vk: viewkeep.Connection, name: str) -> None:
+    query = TPCH(SCALE).views[name]
+    vk.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    _same(vk, name, query, "at creation")
+    for number in range(1, BATCHES + 1):
+        for statement in Changes(SCALE).batch(number):
+            vk.sql(statement)
+        (done,) = vk.refresh(name)
+        assert done.strategy not in ("full", "none"), f"batch {number}: {done.reason}"
+        verified = vk.verify(name)
+        assert verified, f"after batch {number}: {verified}"
+        _same(vk, name, query, f"after batch {number}")
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_queries_are_kept_on_spark(spark_engine: viewkeep.Connection, tmp_path: Path) -> None:
+    vk = spark_engine
+    _load(vk, SCALE, tmp_path)
+    wanted = set(VIEWS) if os.environ.get("VIEWKEEP_TPCH_SPARK") == "all" else ON_SPARK
+    queries = {name: query for name, query in TPCH(SCALE).views.items() if name in wanted - NOT_YET}
+    for name, query in queries.items():
+        vk.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    changes = Changes(SCALE)
+    # a batch in two parts: each kind of change of each table comes once
+    for batch in (changes.stream(changes.rows // 1000, 0), changes.around(1)):
+        for statement in batch:
+            vk.sql(statement)
+        strategies = {done.view: done.strategy for done in vk.refresh()}
+        assert "full" not in strategies.values(), strategies
+    for name in queries:
+        verified = vk.verify(name)
+        assert verified, str(verified)
+
+
+def _same(vk: viewkeep.Connection, view: str, query: str, when: str) -> None:
+    """VERIFY on DuckDB runs viewkeep's own plan of the query; here DuckDB answers the query by itself."""
+    kept, answer = vk.sql(f"SELECT * FROM {view}").rows, vk.sql(query).rows
+    # DuckDB divides decimals in doubles
+    inexact = {at for row in answer for at, value in enumerate(row) if isinstance(value, float)}
+    assert len(kept) == len(answer), when
+    for mine, theirs in zip(_sorted(kept, inexact), _sorted(answer, inexact), strict=True):
+        for at, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+            rounded = at in inexact and None not in (a, b)
+            same = math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-6) if rounded else a == b
+            assert same, f"{when}: {mine} is not {theirs}"
+
+
+def _sorted(rows: Sequence[Sequence[Any]], inexact: set[int]) -> list[Sequence[Any]]:
+    """In an order that does not depend on what was rounded."""
+    return sorted(rows, key=lambda row: [str(value) for at, value in enumerate(row) if at not in inexact])
