@@ -16,6 +16,7 @@ import viewkeep.cli.run
 import viewkeep.cli.session
 import viewkeep.errors
 from viewkeep.cli.main import app
+from viewkeep.frontend.functions import BUILT_IN
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -143,6 +144,11 @@ def test_every_error_is_described(kind: type[viewkeep.ViewkeepError]) -> None:
 @pytest.mark.parametrize("form", STATEMENTS)
 def test_every_form_of_statement_is_described(form: str) -> None:
     assert form in _page("sql.md")
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_every_function_is_described(name: str) -> None:
+    assert re.search(rf"`{name.upper()}\b", _section(_page("sql.md"), "## Expressions")), name
 
 
 # --- links ---

@@ -188,6 +188,9 @@ _ALIASES = {
 _NAMED = ("isnull", "isnotnull", "positive", "bool", "zeroifnull", "nullifzero", "date_part")
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
 
+# every name in views that is one of a function of the table, or of those that the typing knows
+BUILT_IN = frozenset({*SIGNATURES, *_CANONICAL, *SPARK_NAMES.values(), *_NAMED})
+
 # Functions whose value is another each time, or in each session, by the names that sqlglot has no class for.
 CHANGING = frozenset(
     [
@@ -425,7 +428,7 @@ def is_built_in(name: str) -> bool:
     upper = name.upper()
     parser = Dialect.get_or_raise("spark").parser_class
     return (
-        name.lower() in CHANGING | {*SIGNATURES, *_CANONICAL, *SPARK_NAMES.values(), *_NAMED}
+        name.lower() in CHANGING | BUILT_IN
         or name.lower().startswith(("vk_", "viewkeep_"))
         or upper in {*parser.FUNCTIONS, *parser.FUNCTION_PARSERS, *parser.NO_PAREN_FUNCTION_PARSERS}
     )
