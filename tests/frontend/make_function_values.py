@@ -46,7 +46,7 @@ def main() -> None:
             print(f"Spark does not fail for {case}: {rows}")
         except Exception as problem:
             text = str(problem).splitlines()[0]
-            if "MISMATCH" in text or "PARSE" in text or "UNRESOLVED" in text:
+            if "MISMATCH" in text or "PARSE_SYNTAX" in text or "UNRESOLVED" in text:
                 print(f"Spark refuses {case}: {text[:150]}")
     lines = ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in found.items())
     VALUES.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
