@@ -16,9 +16,9 @@ from viewkeep.bench.tpch import TPCH, VIEWS, Changes
 
 SCALE = 0.01
 BATCHES = 4
-# A refresh on Spark takes seconds however small the tables are, so there, one query for each kind of operator;
-# with VIEWKEEP_TPCH_SPARK=all every one, which takes many minutes.
-ON_SPARK = {"q4", "q6", "q13", "q14", "q15", "q16", "q18", "q22"}
+# A refresh on Spark takes seconds however small the tables are, so there are a few queries that have
+# most operators between them; with VIEWKEEP_TPCH_SPARK=all every one, which takes many minutes.
+ON_SPARK = {"q13", "q15", "q16", "q18", "q22"}
 
 # What does not work yet. A query that starts to work fails its test until it is taken off the list.
 # q2: VERIFY of a LIMIT over columns without the IDs of its rows ends in a KeyError.
