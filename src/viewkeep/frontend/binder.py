@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 
 from sqlglot import exp
 
@@ -27,6 +27,7 @@ from viewkeep.algebra.nodes import (
     Select,
     UnionAll,
     Window,
+    walk,
 )
 from viewkeep.catalog.models import Table
 from viewkeep.errors import (
@@ -81,13 +82,19 @@ class Bound:
 
     plan: Project
     names: tuple[str, ...]
+    tells_null_from_false: bool = False
+    """A comparison with a subquery stands where it matters whether it is false or null."""
 
 
 def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, start: int = 0) -> Bound:
     """The plan of a query. `text` is the whole statement and `start` where the query begins in it."""
-    relation = _Binder(find_table, text, start).query(query, {})
+    binder = _Binder(find_table, text, start)
+    relation = binder.query(query, {})
     assert isinstance(relation.node, Project)
-    return Bound(relation.node, tuple(f.name for f in relation.fields))
+    if not any(isinstance(node, Scan) for node in walk(relation.node)):
+        raise binder.fail(Unsupported, query, "a view needs a base table", "select from one")
+    names = tuple(f.name for f in relation.fields)
+    return Bound(relation.node, names, binder.tells_null_from_false)
 
 
 class _Binder:
@@ -97,6 +104,7 @@ class _Binder:
         self._start = start
         self._taken: set[str] = set()
         self.refused: dict[str, Mapping[str, str]] = {}
+        self.tells_null_from_false = False
 
     def fail(self, kind: type[ViewkeepError], node: Expr, message: str, hint: str) -> ViewkeepError:
         """An error at a node's place; a node without one borrows its nearest ancestor's."""
@@ -188,10 +196,10 @@ class _Binder:
         items = [self._item(name, its) for name, its in typed]
         self._no_duplicates(tree, items)
         kept = None
-        if filtering is not None:
+        if filtering is not None and qualify is not None:
             kept = stage.finish(filtering)
             if kept.type not in (t.BOOLEAN, t.NULL):
-                raise self.fail(TypeMismatch, filtering, "QUALIFY must be true or false", "compare it")
+                raise self.fail(TypeMismatch, qualify, "QUALIFY must be true or false", "compare it")
         sorts = [(o, at if isinstance(at, int) else stage.finish(at)) for o, at in ordering]
         node = stage.build()
         node = windows.attach(lifted.attach(node))
@@ -231,7 +239,12 @@ class _Binder:
         def bind_inner(tree: Expr, outer: Scope) -> Inner:
             return self._bound(tree, ctes, outer)
 
-        return Subqueries(scope, bind_inner, self.fail, self._fresh, stage.finish, stage.add, stage.rewrite)
+        def note() -> None:
+            self.tells_null_from_false = True
+
+        return Subqueries(
+            scope, bind_inner, self.fail, self._fresh, stage.finish, stage.add, stage.rewrite, note
+        )
 
     def _named_windows(self, tree: exp.Select) -> dict[str, exp.Window]:
         return {w.name.lower(): w for w in tree.args.get("windows") or []}
@@ -587,7 +600,7 @@ class _Binder:
         return self._shared(made, condition, side) if shares and side in ("RIGHT", "FULL") else made
 
     def _shared(self, joined: Relation, condition: Expr | None, side: str) -> Relation:
-        """A column that USING shares is the right's in a right join, and in a full join whichever is there."""
+        """What USING shares is the right's in a right join, and in a full join whichever is there."""
         pairs = [(term.this.name, term.expression.name) for term in conjuncts(condition)]
         by_name = {f.column.name: f for f in joined.fields}
         items = [Item(c, column(c.name)) for c in joined.node.columns]
@@ -893,7 +906,7 @@ def grouping_sets(group: exp.Group) -> tuple[list[Expr], list[list[int]] | None]
         if isinstance(entry, (exp.Rollup, exp.Cube)):
             parts = [members(e) for e in entry.expressions]
             if isinstance(entry, exp.Rollup):
-                return [sum(parts[:n], []) for n in range(len(parts), -1, -1)]
+                return [list(chain(*parts[:n])) for n in range(len(parts), -1, -1)]
             chosen = product((True, False), repeat=len(parts))
             return [
                 [n for part, on in zip(parts, which, strict=True) if on for n in part] for which in chosen
@@ -913,7 +926,7 @@ def grouping_sets(group: exp.Group) -> tuple[list[Expr], list[list[int]] | None]
     if not written:
         return plain, None
     factors = [[[at(e)]] for e in plain] + [sets_of(e) for e in written]
-    return entries, [sorted(set(sum(chosen, []))) for chosen in product(*factors)]
+    return entries, [sorted(set(chain(*chosen))) for chosen in product(*factors)]
 
 
 def _spark_name(entry: Expr) -> str:

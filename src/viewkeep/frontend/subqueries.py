@@ -51,10 +51,12 @@ class Subqueries:
         fresh: Callable[[str], str],
         finish: Callable[[Expr], Typed],
         add: Callable[[Column], Expr],
-        rewrite: Callable[[Expr], Expr] = lambda tree: tree,
+        rewrite: Callable[[Expr], Expr],
+        note_null: Callable[[], None],
     ) -> None:
-        """`finish` types an operand over what the joins are attached to, `rewrite` says what a column of the
-        query is called there, and `add` makes a new column known there."""
+        """`finish` types an operand over what the joins are attached to, `add` makes a new column known
+        there, and `rewrite` says what a column of the query is called there. `note_null` is called where it
+        matters whether a comparison is false or null."""
         self._scope = scope
         self._bind = bind
         self._fail = fail
@@ -62,6 +64,7 @@ class Subqueries:
         self._finish = finish
         self._add = add
         self._rewrite = rewrite
+        self._note_null = note_null
         self._joins: list[Callable[[Node], Node]] = []
 
     def attach(self, node: Node) -> Node:
@@ -147,6 +150,7 @@ class Subqueries:
             true = self._mark(query, lambda r: compared(r)[0])
             if only_truth or not self._may_be_null(query, compared):
                 return true
+            self._note_null()
             null = self._mark(query, lambda r: _is_null(compared(r)[0]))
             return _three_valued(true, exp.true(), null, exp.false())
         if only_truth:
@@ -154,6 +158,7 @@ class Subqueries:
         false = self._mark(query, lambda r: exp.Not(this=exp.Paren(this=compared(r)[0])))
         if not self._may_be_null(query, compared):
             return exp.Not(this=false)
+        self._note_null()
         null = self._mark(query, lambda r: _is_null(compared(r)[0]))
         return _three_valued(false, exp.false(), null, exp.true())
 

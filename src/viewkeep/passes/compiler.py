@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from viewkeep.algebra.nodes import Node, Project, Scan, walk
+from viewkeep.algebra.nodes import Limit, Node, Project, Scan, Window, passing, walk
 from viewkeep.catalog.models import Table
 from viewkeep.frontend.binder import Bound
 from viewkeep.frontend.normalize import normalize
@@ -43,6 +43,7 @@ class Compiled:
     update_sets: Mapping[Scan, tuple[frozenset[str], ...]]
     steps: tuple[tuple[str, Node], ...]
     locates: bool = False
+    tells_null_from_false: bool = False
     _lookups: dict[str, tuple[str, ...]] | None = None
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
         field(default_factory=dict)
@@ -85,6 +86,17 @@ class Compiled:
         self._lookups = found
         return found
 
+    def to_verify(self) -> Node:
+        """The plan that a recomputation runs: as bound, or with IDs where these decide among equal rows."""
+        if not self.ids_decide:
+            return self.steps[0][1]
+        return passing(self.plan, self.plan.names[: len(self.names)])
+
+    @property
+    def ids_decide(self) -> bool:
+        """Whether SQL leaves open which of some equal rows come first, and IDs decide."""
+        return any(isinstance(n, Limit) or (isinstance(n, Window) and n.ties) for n in walk(self.plan))
+
     def script(self, present: Present) -> Script:
         """The delta script for a batch of these kinds of change."""
         return self.instantiated(present)[0]
@@ -113,4 +125,13 @@ def compile_view(bound: Bound, tables: Mapping[str, Table], strategy: str, locat
         plan = made
         steps.append((name, plan))
     placement = place_caches(plan, tables, strategy)
-    return Compiled(bound.names, plan, placement, strategy, update_sets(plan), tuple(steps), locates)
+    return Compiled(
+        bound.names,
+        plan,
+        placement,
+        strategy,
+        update_sets(plan),
+        tuple(steps),
+        locates,
+        bound.tells_null_from_false,
+    )

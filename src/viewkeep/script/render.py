@@ -3,7 +3,7 @@ one SELECT, so that a person can read the result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ from viewkeep.algebra.nodes import (
     Union,
     UnionAll,
     Window,
+    walk,
 )
 from viewkeep.idiff.net import NET_KIND
 
@@ -89,9 +90,12 @@ class Renderer:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._aliases = 0
+        self._columns: set[str] | None = None
 
     def query(self, node: Node) -> exp.Query:
         """The plan as a query whose columns are the plan's columns, in order."""
+        if self._columns is None:
+            self._columns = {name.lower() for n in walk(node) for name in _own_names(n)}
         if isinstance(node, Union):
             parts = [self.query(part) for part in node.parts]
             joined = parts[0]
@@ -110,8 +114,11 @@ class Renderer:
         return _select(self._block(node), node.columns)
 
     def _alias(self) -> str:
-        self._aliases += 1
-        return f"t{self._aliases}"
+        # not what a column is called: in a subquery t1.x would be taken for a field of its column t1
+        while True:
+            self._aliases += 1
+            if f"t{self._aliases}" not in (self._columns or ()):
+                return f"t{self._aliases}"
 
     def _block(self, node: Node) -> _Block:
         if isinstance(node, Scan):
@@ -260,6 +267,14 @@ class Renderer:
         query = _from(exp.select(*outputs), block)
         keys = [block.columns[k].copy() for k in node.keys]
         return query.group_by(*keys) if keys else query
+
+
+def _own_names(node: Node) -> Iterable[str]:
+    yield from node.names
+    if isinstance(node, Scan):
+        yield from (base for _, base in node.fields)
+    elif isinstance(node, BaseDiff):
+        yield from (base for _, base in node.scan.fields)
 
 
 def _lined_up(node: UnionAll) -> Union:

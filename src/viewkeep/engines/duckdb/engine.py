@@ -43,6 +43,8 @@ from viewkeep.script.plan import Statements, statements
 from viewkeep.script.render import Renderer
 from viewkeep.store.duckdb import Store, index_on, target_table
 
+# aliases that no column has: in a subquery b.k would be taken for a field of a column b
+BASE, NET = "viewkeep_base", "viewkeep_net"
 # fewer rows are scanned faster than an index is kept
 WORTH_AN_INDEX = 10_000
 _TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
@@ -62,13 +64,13 @@ class DuckDBNames:
         if scan.state == "post":
             return base_table(scan.table)
         table = self._tables[scan.table]
-        same = exp.select(exp.Literal.number(1)).from_(exp.alias_(self.net(scan.table), "n", table=True))
+        same = exp.select(exp.Literal.number(1)).from_(exp.alias_(self.net(scan.table), NET, table=True))
         for key in table.key:
-            same = same.where(exp.EQ(this=_of("n", key), expression=_of("b", key)))
+            same = same.where(exp.EQ(this=_of(NET, key), expression=_of(BASE, key)))
         names = [base for _, base in scan.fields]
         kept = (
-            exp.select(*(_of("b", n) for n in names))
-            .from_(exp.alias_(base_table(scan.table), "b", table=True))
+            exp.select(*(_of(BASE, n) for n in names))
+            .from_(exp.alias_(base_table(scan.table), BASE, table=True))
             .where(exp.Not(this=exp.Exists(this=same)))
         )
         old = exp.select(
@@ -482,8 +484,7 @@ class DuckDBEngine:
             # the query as the user wrote it may name columns that the maintained plan has pruned
             present, _ = self._net(replace(view, tables=whole), names, after, upto)
             changed = frozenset(name for name, kinds in present.items() if kinds)
-            bound = compiled.steps[0][1]
-            recomputed = Renderer(_AsOf(names, changed)).query(bound)
+            recomputed = Renderer(_AsOf(names, changed)).query(compiled.to_verify())
             return verification(
                 view.name,
                 compiled,

@@ -32,6 +32,7 @@ from viewkeep.errors import (
     ConcurrentRefresh,
     CorruptCatalog,
     EngineError,
+    Unsupported,
 )
 from viewkeep.frontend.functions import UserFunction
 from viewkeep.frontend.statements import parse_sql
@@ -40,6 +41,7 @@ from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 from viewkeep.script import dml
 from viewkeep.script.plan import statements
+from viewkeep.script.render import Renderer
 from viewkeep.store import delta
 
 # settings of the user's that give a query its meaning
@@ -179,6 +181,12 @@ class SparkEngine:
         progress: Progress,
         replacing: tuple[View, Compiled] | None = None,
     ) -> int:
+        if compiled.tells_null_from_false:
+            raise Unsupported(
+                "IN with a subquery that may compare nulls stands outside of WHERE: Spark answers false "
+                "there where SQL says null",
+                hint="use it as a condition in WHERE, or make both sides NOT NULL with COALESCE",
+            )
         if replacing is None and self._session.catalog.tableExists(view.name):
             raise AlreadyExists(
                 f"{view.name} exists already", hint="DROP MATERIALIZED VIEW or DROP TABLE it first"
@@ -384,7 +392,10 @@ class SparkEngine:
             check_tables(view, self.find_table)
             state = self._state(view, compiled)
             self._check_identity(view, state)
-            query = pinned(parse_sql(view.sql), state.watermark)
+            query: exp.Query = pinned(parse_sql(view.sql), state.watermark)
+            if compiled.ids_decide or query.find(exp.Any, exp.All):  # Spark has no ANY and ALL of its own
+                names = SparkNames(view.name, state.watermark, state.watermark)
+                query = Renderer(names).query(compiled.to_verify())
             maintained = exp.select("*").from_(versioned(view.name, None))
             try:
                 return verification(view.name, compiled, maintained, query, lambda q: self._sql(q).collect())

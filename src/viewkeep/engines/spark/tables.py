@@ -26,6 +26,9 @@ from viewkeep.errors import (
 from viewkeep.idiff.net import NET_KIND
 from viewkeep.store import delta
 
+# aliases that no column has: in a subquery b.k would be taken for a field of a column b
+BASE, NET = "viewkeep_base", "viewkeep_net"
+
 
 class BaseTables:
     """What one session knows of base tables."""
@@ -122,15 +125,15 @@ class BaseTables:
     def check_unique(self, table: Table, version: int | None = None, among: str | None = None) -> None:
         """Every key must be there once, in the whole table or among the keys of a temporary view."""
         keys = [bare(k) for k in table.key]
-        source = exp.alias_(versioned(table.name, version), "b", table=True)
+        source = exp.alias_(versioned(table.name, version), BASE, table=True)
         query = exp.select(*keys, exp.alias_(exp.Count(this=exp.Star()), "times")).from_(source)
         if among is not None:
             same = exp.select(exp.Literal.number(1)).from_(
-                exp.alias_(exp.table_(among, quoted=True), "n", table=True)
+                exp.alias_(exp.table_(among, quoted=True), NET, table=True)
             )
-            same = same.where(exp.EQ(this=of("n", NET_KIND), expression=exp.Literal.string("insert")))
+            same = same.where(exp.EQ(this=of(NET, NET_KIND), expression=exp.Literal.string("insert")))
             for k in table.key:
-                same = same.where(exp.EQ(this=of("n", k), expression=of("b", k)))
+                same = same.where(exp.EQ(this=of(NET, k), expression=of(BASE, k)))
             query = query.where(exp.Exists(this=same))
         query = query.group_by(*(k.copy() for k in keys))
         nulls = [exp.Is(this=k.copy(), expression=exp.Null()) for k in keys]
