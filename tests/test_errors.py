@@ -91,7 +91,6 @@ def test_the_hint_for_a_table_without_a_key_works(vk: viewkeep.Connection) -> No
         ("SELECT pid FROM parts WHERE price", errors.TypeMismatch),
         ("SELECT RAND() AS x FROM parts", errors.Unsupported),
         ("SELECT 1 AS x", errors.Unsupported),
-        ("SELECT did FROM v", errors.Unsupported),
         ("SELECT pid FROM parts WHERE", errors.SyntaxProblem),
         ("UPDATE parts SET price = 1", errors.Unsupported),
         ("SELECT pid, 2147483647 + pid AS x FROM parts", errors.EngineError),
@@ -104,12 +103,6 @@ def test_views_that_are_refused(
     if kind not in (errors.EngineError,) and query != "SELECT did FROM v":
         assert problem.place is not None
         assert problem.place.column > len("CREATE MATERIALIZED VIEW w AS ")
-
-
-def test_a_view_over_a_view_is_refused_at_its_place(vk: viewkeep.Connection) -> None:
-    assert (
-        refused(vk, "CREATE MATERIALIZED VIEW w AS SELECT did FROM v", errors.Unsupported).place is not None
-    )
 
 
 def test_places_count_from_the_start_of_their_statement(vk: viewkeep.Connection) -> None:

@@ -10,7 +10,6 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.nodes import Aggregate
 from viewkeep.algebra.printing import line, tree
 from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View, same_table
 from viewkeep.engines.contract import Engine
@@ -40,6 +39,7 @@ from viewkeep.frontend.statements import (
     place_of,
     split,
 )
+from viewkeep.frontend.views import with_views_in_place
 from viewkeep.passes.compiler import Compiled, compile_view
 from viewkeep.results import Explanation, Refresh, Result, Verification, ViewStatus
 
@@ -228,6 +228,8 @@ class Connection:
                 allowed = "; ".join(f"{k} = {' | '.join(v)}" for k, v in _OPTIONS.items())
                 raise Unsupported(f"there is no option {option} = {value}", hint=f"options: {allowed}")
         view, compiled = self._define(statement)
+        if existing is not None:
+            self._refuse_if_read(existing, "replaced")
         old = (existing, self._compile(existing)) if existing is not None else None
         rows = self.engine.create_view(view, compiled, self.progress, replacing=old)
         return Result(
@@ -237,29 +239,34 @@ class Connection:
     def _define(self, statement: CreateView) -> tuple[View, Compiled]:
         """Binds and compiles a new view against the tables as they are now."""
         used: dict[str, Table] = {}
-        views = {view.name.lower() for view in self.engine.views()}
+        own = self.engine.qualify(statement.name).lower()
+        read: dict[str, View] = {}
 
         def find(given: str) -> Table | None:
-            name = self.engine.qualify(given)
-            if name.lower() in views:
-                raise Unsupported(
-                    f"{name} is a materialized view; views over views are not supported yet",
-                    hint="write its query as a CTE",
-                )
-            table = self.engine.find_table(name)
+            table = self.engine.find_table(self.engine.qualify(given))
             if table is not None:
                 used[table.name] = table
             return table
 
+        def definition(given: str) -> exp.Expr | None:
+            found = self._find(given)
+            if found is None:
+                return None
+            if found.name.lower() == own or own in {v.name.lower() for v in self._below(found)}:
+                raise Unsupported(f"view {statement.name} would read itself", hint="give it another name")
+            read[found.name] = found
+            return self._compile(found).query
+
         query = parse_sql(statement.query, start=statement.query_start, whole=statement.text)
+        query = with_views_in_place(query, definition)
         with registered(self._functions):
             bound = bind(query, find, statement.text, statement.query_start)
         strategy = statement.options.get("strategy", "id")
-        compiled = compile_view(bound, used, strategy, self.engine.locates)
+        compiled = compile_view(bound, used, strategy, self.engine.locates, query)
         self._refuse_functions_at_reading(compiled, statement)
         tables = tuple(_only_used(table, compiled) for table in used.values())
         name = self.engine.qualify(statement.name)
-        view = View(name, statement.query, statement.options, tables)
+        view = View(name, statement.query, statement.options, tables, tuple(read))
         self._compiled[view.name, view.to_json()] = compiled
         return view, compiled
 
@@ -269,10 +276,15 @@ class Connection:
         if key not in self._compiled:
             tables = {table.name: table for table in view.tables}
             try:
+                below = {v.name: v for v in self._below(view)}
+
+                def definition(given: str) -> exp.Expr | None:
+                    found = same_table(given, [n for n in view.views if n in below])
+                    return self._compile(below[found]).query if found is not None else None
+
+                query = with_views_in_place(parse_sql(view.sql), definition)
                 with registered(self._functions):
-                    bound = bind(
-                        parse_sql(view.sql), lambda n: tables.get(same_table(n, tables) or ""), view.sql
-                    )
+                    bound = bind(query, lambda n: tables.get(same_table(n, tables) or ""), view.sql)
             except UnknownFunction:
                 raise  # nothing is broken: the function is not registered in this session, or not yet
             except ViewkeepError as problem:
@@ -280,13 +292,13 @@ class Connection:
                     f"the stored definition of view {view.name} cannot be used: {problem.message}",
                     hint=f"drop view {view.name} and create it again; base tables are not affected",
                 ) from problem
-            self._compiled[key] = compile_view(bound, tables, view.strategy, self.engine.locates)
+            self._compiled[key] = compile_view(bound, tables, view.strategy, self.engine.locates, query)
         return self._compiled[key]
 
     def _refuse_functions_at_reading(self, compiled: Compiled, statement: CreateView) -> None:
         """What stands over a view's last aggregate is computed by whoever reads the view, whose session may
         not have the function."""
-        if not isinstance(compiled.placement.root, Aggregate):
+        if compiled.placement.root is compiled.plan:
             return
         for item in compiled.plan.items:
             for call in item.expression.find_all(exp.Anonymous):
@@ -297,6 +309,23 @@ class Connection:
                         f"SELECT {call.name}(...) FROM view",
                         place=place_of(call, statement.text, statement.query_start),
                     )
+
+    def _below(self, view: View) -> list[View]:
+        """The views that a view reads, and those that they read; a view comes after what it reads."""
+        found: dict[str, View] = {}
+        for name in view.views:
+            read = self._find(name)
+            if read is not None:
+                found |= {v.name: v for v in (*self._below(read), read)}
+        return list(found.values())
+
+    def _refuse_if_read(self, view: View, verb: str) -> None:
+        readers = [v.name for v in self.engine.views() if view.name.lower() in {n.lower() for n in v.views}]
+        if readers:
+            raise DependentViews(
+                f"view {view.name} cannot be {verb}: {', '.join(readers)} reads it",
+                hint=f"DROP MATERIALIZED VIEW {readers[0]} first",
+            )
 
     def _find(self, name: str) -> View | None:
         full = self.engine.qualify(name).lower()
@@ -362,10 +391,18 @@ class Connection:
         self._compiled.clear()  # it may have had another type before
 
     def refresh(self, *views: str, full: bool = False) -> list[Refresh]:
-        """Brings the named views up to date, or all; together they show one version of the tables."""
-        chosen = [self._view(name) for name in views] if views else self.engine.views()
+        """Brings the named views up to date, or all; together they show one version of the tables. Views that
+        a named one reads come along."""
+        asked = [self._view(name) for name in views] if views else self.engine.views()
+        chosen: list[View] = []
+        for view in asked:
+            chosen += [v for v in self._below(view) if v.name not in {c.name for c in chosen}]
+            if views or view.name not in {c.name for c in chosen}:
+                chosen.append(view)
         pairs = [(view, self._compile(view)) for view in chosen]
-        return self.engine.refresh_together(pairs, full, self.progress)
+        done = self.engine.refresh_together(pairs, full, self.progress)
+        names = {view.name for view in asked}
+        return sorted(done, key=lambda refresh: refresh.view not in names)  # those that were asked for first
 
     def explain(self, view: str) -> Explanation:
         """What a refresh of the view does."""
@@ -433,6 +470,7 @@ class Connection:
     def drop(self, view: str) -> None:
         """Removes a materialized view and all that was stored for it."""
         found = self._view(view)
+        self._refuse_if_read(found, "dropped")
         self.engine.drop_view(found, self._compile(found))
 
 

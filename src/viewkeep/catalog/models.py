@@ -68,12 +68,14 @@ class Table:
 
 @dataclass(frozen=True)
 class View:
-    """A materialized view: its definition, its options, and the base tables as they were at CREATE."""
+    """A materialized view: its definition, its options, the base tables as they were at CREATE, and the views
+    that its definition names."""
 
     name: str
     sql: str
     options: Mapping[str, str]
     tables: tuple[Table, ...]
+    views: tuple[str, ...] = ()
 
     @property
     def strategy(self) -> str:
@@ -88,6 +90,7 @@ class View:
                 "sql": self.sql,
                 "options": dict(self.options),
                 "tables": [json.loads(t.to_json()) for t in self.tables],
+                "views": list(self.views),
             }
         )
 
@@ -98,7 +101,8 @@ class View:
             tables = tuple(Table.from_json(json.dumps(t)) for t in doc["tables"])
             if not isinstance(doc["options"], dict):
                 raise TypeError(f"options are {doc['options']!r}")
-            return View(doc["name"], doc["sql"], doc["options"], tables)
+            views = tuple(str(name) for name in doc.get("views", ()))
+            return View(doc["name"], doc["sql"], doc["options"], tables, views)
         except (KeyError, TypeError) as problem:
             raise _corrupt("view", str(problem)) from problem
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.nodes import Limit, Node, Project, Scan, Window, passing, walk
 from viewkeep.catalog.models import Table
 from viewkeep.frontend.binder import Bound
@@ -44,6 +45,8 @@ class Compiled:
     steps: tuple[tuple[str, Node], ...]
     locates: bool = False
     tells_null_from_false: bool = False
+    query: Expr | None = None
+    """The view's query as it was bound: views that it names are replaced by their own queries."""
     _lookups: dict[str, tuple[str, ...]] | None = None
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
         field(default_factory=dict)
@@ -111,7 +114,13 @@ class Compiled:
         return self._scripts[key]
 
 
-def compile_view(bound: Bound, tables: Mapping[str, Table], strategy: str, locates: bool = False) -> Compiled:
+def compile_view(
+    bound: Bound,
+    tables: Mapping[str, Table],
+    strategy: str,
+    locates: bool = False,
+    query: Expr | None = None,
+) -> Compiled:
     """Runs the definition passes. `locates`: whether the engine can tell where a stored row is."""
     steps: list[tuple[str, Node]] = [("bind", bound.plan)]
     passes: tuple[tuple[str, Callable[[Project], Node]], ...] = (
@@ -134,4 +143,5 @@ def compile_view(bound: Bound, tables: Mapping[str, Table], strategy: str, locat
         tuple(steps),
         locates,
         bound.tells_null_from_false,
+        query,
     )

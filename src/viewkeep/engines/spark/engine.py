@@ -392,7 +392,7 @@ class SparkEngine:
             check_tables(view, self.find_table)
             state = self._state(view, compiled)
             self._check_identity(view, state)
-            query: exp.Query = pinned(parse_sql(view.sql), state.watermark)
+            query: exp.Query = pinned(compiled.query or parse_sql(view.sql), state.watermark)
             if compiled.ids_decide or query.find(exp.Any, exp.All):  # Spark has no ANY and ALL of its own
                 names = SparkNames(view.name, state.watermark, state.watermark)
                 query = Renderer(names).query(compiled.to_verify())

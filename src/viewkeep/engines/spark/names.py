@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from viewkeep.algebra.nodes import Scan
 from viewkeep.catalog.models import same_table
+from viewkeep.frontend.views import means_cte
 from viewkeep.store import delta
 
 
@@ -58,7 +59,7 @@ def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
     """The user's query with each base table as of a version. CTE names are not tables."""
 
     copied = query.copy()
-    ctes = {id(node) for node in copied.find_all(exp.Table) if _means_cte(node)}
+    ctes = {id(node) for node in copied.find_all(exp.Table) if means_cte(node)}
 
     def pin(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Table) and id(node) not in ctes:
@@ -72,27 +73,6 @@ def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
     made = copied.transform(pin, copy=False)
     assert isinstance(made, exp.Query)
     return made
-
-
-def _means_cte(table: exp.Table) -> bool:
-    """Whether a name means a CTE. In the body of a CTE its own name, and later ones, mean tables."""
-    inside: exp.Expr | None = table
-    while inside is not None and not table.db:
-        clause = inside.args.get("with_")
-        if clause is not None:
-            names = [cte.alias.lower() for cte in clause.expressions]
-            at = next((n for n, cte in enumerate(clause.expressions) if _within(table, cte)), len(names))
-            if table.name.lower() in names[:at]:
-                return True
-        inside = inside.parent
-    return False
-
-
-def _within(node: exp.Expr, whole: exp.Expr) -> bool:
-    at: exp.Expr | None = node
-    while at is not None and at is not whole:
-        at = at.parent
-    return at is whole
 
 
 def bare(name: str) -> exp.Column:
