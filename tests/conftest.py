@@ -31,10 +31,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def spark_engine(spark: Any) -> Iterator[viewkeep.Connection]:
     """viewkeep on that session, with no tables in it before and none after."""
+    for table in spark.catalog.listTables():
+        if table.isTemporary:
+            spark.catalog.dropTempView(table.name)
     connection = viewkeep.connect(spark)
     yield connection
-    for view in connection.engine.views():
-        connection.drop(view.name)
+    views = connection.engine.views()
+    while views:  # those that no other reads first
+        read = {name for view in views for name in view.views}
+        for view in [view for view in views if view.name not in read]:
+            connection.drop(view.name)
+        views = connection.engine.views()
     for table in spark.catalog.listTables():
         kind = "VIEW" if table.tableType == "VIEW" else "TABLE"
         if not table.isTemporary:

@@ -62,6 +62,14 @@ VIEWS = {
     "lateral": "SELECT r.k, t.d FROM r, LATERAL (SELECT r.a + r.b AS d) AS t",
     "lateral2": "SELECT r.k, t.c FROM r, LATERAL (SELECT u.c FROM u WHERE u.a = r.a) AS t",
     "nested": "SELECT k FROM r WHERE a IN (SELECT a FROM u WHERE c > (SELECT MIN(b) FROM r))",
+    # padded rows are null in every column, and nulls are one partition, and one group
+    "padded_partition": "SELECT o, p, ROW_NUMBER() OVER (PARTITION BY o, p ORDER BY o) AS n FROM "
+    "(SELECT y.b AS o, y.k AS p FROM r AS x FULL JOIN r AS y ON x.a = y.b) AS q",
+    "padded_except": "SELECT x.b AS o, x.k AS p FROM r AS x RIGHT JOIN (SELECT COUNT(*) AS n FROM r) AS c "
+    "ON x.a IS NOT NULL EXCEPT SELECT y.b, y.k FROM r AS x FULL JOIN r AS y ON x.a = y.b",
+    "padded_intersect": "SELECT y.b AS o, y.k AS p FROM r AS x FULL JOIN r AS y ON x.a = y.b "
+    "INTERSECT ALL SELECT y.b, y.k FROM r AS x FULL JOIN r AS y ON x.a = y.b",
+    "constant_key": "SELECT DISTINCT 2 AS two FROM r",
 }
 
 BATCHES = (

@@ -107,13 +107,16 @@ def push_semijoin_down(node: Node) -> Node:
                 return replace(below, left=sides[0], right=sides[1])
     if isinstance(below, (MarkJoin, OuterJoin)) and on:
         names = [a for a, _ in on]
-        if all(a in below.left.by_name for a in names):
+        # padded rows have nulls for a whole side, and nulls match: only what cannot be null asks for none
+        told = any(not node.right.by_name[b].nullable for _, b in on)
+        full = isinstance(below, OuterJoin) and below.full
+        if all(a in below.left.by_name for a in names) and (told or not full):
             inner = push_semijoin_down(replace(node, left=below.left))
             # of a full join only the rows of these left rows are asked for: padded right rows are not
             if isinstance(below, MarkJoin):
                 return below.with_inputs([inner, below.right])
             return OuterJoin(inner, below.right, below.condition)
-        if isinstance(below, OuterJoin) and all(a in below.right.by_name for a in names):
+        if isinstance(below, OuterJoin) and told and all(a in below.right.by_name for a in names):
             inner = push_semijoin_down(replace(node, left=below.right))
             if not below.full:
                 return Join(below.left, inner, below.condition)

@@ -262,6 +262,9 @@ class Renderer:
 
     def _grouped(self, node: Aggregate) -> exp.Select:
         block = self._block(node.input)
+        if any(isinstance(block.columns[k].unnest(), exp.Literal) for k in node.keys):
+            # GROUP BY 2 would mean the second output
+            block = self._wrapped(_select(block, node.input.columns), node.input.columns)
         outputs = [exp.alias_(block.columns[k].copy(), k, quoted=True) for k in node.keys]
         outputs += [exp.alias_(measured(m, block.columns), m.name, quoted=True) for m in node.measures]
         query = _from(exp.select(*outputs), block)
