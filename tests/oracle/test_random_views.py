@@ -21,6 +21,8 @@ PHASES = tuple(p for p in Phase if p is not Phase.shrink or "VIEWKEEP_NO_SHRINK"
 @settings(
     max_examples=CASES // SHARDS,
     deadline=None,
+    # a test run draws the same cases each time; `make fuzz` draws others
+    derandomize="VIEWKEEP_FUZZ_CASES" not in os.environ,
     phases=PHASES,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
