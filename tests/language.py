@@ -70,6 +70,8 @@ VIEWS = {
     "padded_intersect": "SELECT y.b AS o, y.k AS p FROM r AS x FULL JOIN r AS y ON x.a = y.b "
     "INTERSECT ALL SELECT y.b, y.k FROM r AS x FULL JOIN r AS y ON x.a = y.b",
     "constant_key": "SELECT DISTINCT 2 AS two FROM r",
+    "constant_order": "SELECT 0.5 AS half, k FROM r ORDER BY half, k LIMIT 2",
+    "constant_window": "SELECT k, RANK() OVER (PARTITION BY 1 ORDER BY 2, k) AS n FROM r",
 }
 
 BATCHES = (

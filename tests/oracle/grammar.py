@@ -402,7 +402,9 @@ def grouped(draw: st.DrawFn, text: str, where: str, scope: Scope) -> tuple[str, 
         elif function == "OTHER":
             numbers = scope.of("INT", "SMALLINT", "DECIMAL(8,2)") or ["1"]
             number, condition = draw(st.sampled_from(numbers)), draw(boolean(scope, 0))
-            calls = [f"STDDEV({number})", f"VAR_POP({number})", f"MEDIAN({number})", f"BOOL_OR({condition})",
+            # the median of decimals is a decimal on DuckDB, and a double on Spark
+            whole = draw(st.sampled_from(scope.of("INT", "SMALLINT") or ["1"]))
+            calls = [f"STDDEV({number})", f"VAR_POP({number})", f"MEDIAN({whole})", f"BOOL_OR({condition})",
                      f"BOOL_AND({condition})"]  # fmt: skip
             shown.append(f"{draw(st.sampled_from(calls))} AS {name}")
             columns.append((name, "?"))

@@ -165,6 +165,12 @@ class Renderer:
         source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
         return _Block([_Source(source)], {n: _of(alias, base) for n, base in names})
 
+    def _without_literals(self, block: _Block, node: Node, names: Sequence[str]) -> _Block:
+        """GROUP BY 2 and ORDER BY 2 would mean the second output: such columns get a name first."""
+        if not any(isinstance(block.columns[n].unnest(), exp.Literal) for n in names):
+            return block
+        return self._wrapped(_select(block, node.columns), node.columns)
+
     def _wrapped(self, query: exp.Query, columns: tuple[Column, ...]) -> _Block:
         return self._leaf(exp.Subquery(this=query), [(c.name, c.name) for c in columns])
 
@@ -228,7 +234,8 @@ class Renderer:
         return block
 
     def _window(self, node: Window) -> _Block:
-        block = self._block(node.input)
+        sorts = [o.column for o in node.order]
+        block = self._without_literals(self._block(node.input), node.input, [*node.partition, *sorts])
         order = _with_ties(node.order, node.input.ids) if node.ties else node.order
         over = {
             "partition_by": [block.columns[p].copy() for p in node.partition],
@@ -243,7 +250,8 @@ class Renderer:
         return self._wrapped(_select(block, node.columns), node.columns)
 
     def _limit(self, node: Limit) -> _Block:
-        block = self._block(node.input)
+        sorts = [o.column for o in node.order]
+        block = self._without_literals(self._block(node.input), node.input, sorts)
         query = _select(block, node.columns)
         query = query.order_by(*_ordered(_with_ties(node.order, node.ids), block.columns))
         if node.limit is not None:
@@ -261,10 +269,7 @@ class Renderer:
         return block
 
     def _grouped(self, node: Aggregate) -> exp.Select:
-        block = self._block(node.input)
-        if any(isinstance(block.columns[k].unnest(), exp.Literal) for k in node.keys):
-            # GROUP BY 2 would mean the second output
-            block = self._wrapped(_select(block, node.input.columns), node.input.columns)
+        block = self._without_literals(self._block(node.input), node.input, node.keys)
         outputs = [exp.alias_(block.columns[k].copy(), k, quoted=True) for k in node.keys]
         outputs += [exp.alias_(measured(m, block.columns), m.name, quoted=True) for m in node.measures]
         query = _from(exp.select(*outputs), block)
