@@ -37,6 +37,9 @@ class Script:
     lets: tuple[Let, ...]
     applies: tuple[Apply, ...]
 
+    recomputes: bool = False
+    """Whether it computes the partitions or groups that a change touches anew, whatever the change is."""
+
     @property
     def by_name(self) -> Mapping[str, Let]:
         return {let.name: let for let in self.lets}
