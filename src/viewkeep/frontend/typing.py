@@ -65,6 +65,17 @@ def decimal_quotient(
     return made
 
 
+def mean(kind: Type, total: Expr, count: Expr) -> Expr:
+    """AVG of values of a type, from their sum and how many there are; NULL where there is none."""
+    if kind.kind == "decimal":
+        result = decimal_quotient(total, t.sum_type(kind), count, t.BIGINT, t.avg_type(kind))
+    else:
+        sides = [exp.Cast(this=side.copy(), to=t.DOUBLE.sql()) for side in (total, count)]
+        result = exp.Div(this=sides[0], expression=sides[1])
+    some = exp.GT(this=count.copy(), expression=exp.Literal.number(0))
+    return exp.Case(ifs=[exp.If(this=some, true=result)])
+
+
 @dataclass(frozen=True)
 class Typed:
     """An expression with its type, and whether it may be null."""
