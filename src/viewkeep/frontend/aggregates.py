@@ -12,7 +12,7 @@ from viewkeep.algebra.nodes import Column, Function, Item, Measure
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.binding import Binding
 from viewkeep.frontend.scope import Scope
-from viewkeep.frontend.typing import Typed, mean
+from viewkeep.frontend.typed import Typed, mean
 
 AGGREGATES = (
     exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max, exp.CountIf, exp.LogicalAnd, exp.LogicalOr,

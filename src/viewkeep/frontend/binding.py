@@ -14,7 +14,7 @@ from viewkeep.catalog.models import Table
 from viewkeep.errors import Place, ViewkeepError
 from viewkeep.frontend.scope import Relation, Scope
 from viewkeep.frontend.statements import place_at, place_of, tokenize
-from viewkeep.frontend.typing import Typed
+from viewkeep.frontend.typed import Typed
 
 Ctes = Mapping[str, Callable[[], Relation]]
 Output = tuple[Expr, str]

@@ -16,7 +16,7 @@ from viewkeep.frontend.binding import Binding, Output
 from viewkeep.frontend.ordering import output_at
 from viewkeep.frontend.scope import PlanTyping, Scope, bound
 from viewkeep.frontend.select_list import no_aggregate
-from viewkeep.frontend.typing import Typed
+from viewkeep.frontend.typed import Typed
 
 
 def bind_grouping(

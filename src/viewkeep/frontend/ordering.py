@@ -13,7 +13,7 @@ from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.nodes import Item, Limit, Order, Project, passing
 from viewkeep.errors import UnknownColumn, Unsupported
 from viewkeep.frontend.binding import Binding
-from viewkeep.frontend.typing import Typed
+from viewkeep.frontend.typed import Typed
 
 CUTS = ("order", "limit", "offset")
 Sort = tuple[Expr, int | Typed]

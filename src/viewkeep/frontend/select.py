@@ -20,7 +20,7 @@ from viewkeep.frontend.set_operations import without_duplicates
 from viewkeep.frontend.sources import bind_from
 from viewkeep.frontend.stages import Rows, Stage
 from viewkeep.frontend.subqueries import Subqueries
-from viewkeep.frontend.typing import Typed
+from viewkeep.frontend.typed import Typed
 from viewkeep.frontend.windows import Windows
 
 _LATER = {

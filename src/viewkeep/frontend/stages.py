@@ -8,7 +8,7 @@ from typing import Protocol
 from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.nodes import Column, Node
 from viewkeep.frontend.scope import Scope
-from viewkeep.frontend.typing import Typed
+from viewkeep.frontend.typed import Typed
 
 
 class Stage(Protocol):

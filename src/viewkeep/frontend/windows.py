@@ -14,7 +14,7 @@ from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.binding import Binding
 from viewkeep.frontend.ordering import sort_key
 from viewkeep.frontend.stages import Stage
-from viewkeep.frontend.typing import Typed, mean
+from viewkeep.frontend.typed import Typed, mean
 
 RANKS: Mapping[type[Expr], t.Type] = {
     exp.RowNumber: t.INT,
