@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from viewkeep.algebra.nodes import Node, Ref
+from viewkeep.algebra.nodes import Node
+from viewkeep.algebra.script_nodes import Ref
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.context import Target
 

@@ -11,7 +11,8 @@ from typing import Any
 from pyspark.errors import PySparkException
 from sqlglot import exp
 
-from viewkeep.algebra.nodes import Node, Ref, Stored, passing
+from viewkeep.algebra.nodes import Node, passing
+from viewkeep.algebra.script_nodes import Ref, Stored
 from viewkeep.capture.delta import net_of_feed, read_feed, summary_of
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import Choice
