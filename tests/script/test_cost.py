@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.helpers import COST, SPJ, compiled, script
-from viewkeep.algebra.nodes import Scan, Stored
+from viewkeep.algebra.nodes import Scan
+from viewkeep.algebra.script_nodes import Stored
 from viewkeep.script.cost import Sizes, rows_of_plan, rows_read
 
 TABLES = {"parts": 1_000, "devices": 500, "links": 10_000}

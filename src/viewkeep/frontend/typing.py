@@ -78,9 +78,8 @@ class Typing:
         if node.find(*NON_DETERMINISTIC):
             return self.changing(node)
         if isinstance(node, SUBQUERIES):
-            return self.fail(
-                Unsupported, node, "a subquery cannot stand here", "join with a derived table or a CTE instead"
-            )  # fmt: skip
+            hint = "join with a derived table or a CTE instead"
+            return self.fail(Unsupported, node, "a subquery cannot stand here", hint)
         if isinstance(node, exp.Window):
             return self.fail(
                 Unsupported, node, "a window function cannot stand here",

@@ -12,19 +12,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import conjuncts
-from viewkeep.algebra.nodes import (
-    BaseDiff,
-    Constant,
-    Item,
-    Join,
-    LeftJoin,
-    Node,
-    Project,
-    Ref,
-    Scan,
-    SemiJoin,
-    Stored,
-)
+from viewkeep.algebra.nodes import Constant, Item, Join, Node, Project, Scan
+from viewkeep.algebra.script_nodes import BaseDiff, LeftJoin, Ref, SemiJoin, Stored
 from viewkeep.script.model import Script
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from viewkeep.algebra.nodes import Scan, Stored
+from viewkeep.algebra.nodes import Scan
+from viewkeep.algebra.script_nodes import Stored
 from viewkeep.capture.duckdb import base_table, log_table
 from viewkeep.catalog.models import View
 from viewkeep.chooser import Choice, Facts, choose
