@@ -18,6 +18,7 @@ from viewkeep.algebra.expressions import (
     columns_of,
     conjunction,
     conjuncts,
+    equated_columns,
     pre_name,
     substitute,
 )
@@ -36,7 +37,7 @@ from viewkeep.algebra.nodes import (
     passing,
     rebuild,
 )
-from viewkeep.algebra.script_nodes import BaseDiff, Empty, Ref, SemiJoin, Union
+from viewkeep.algebra.script_nodes import BaseDiff, Empty, Images, Ref, SemiJoin, Union
 from viewkeep.script.model import Let, Script
 
 Lets = Mapping[str, Node]
@@ -101,6 +102,8 @@ def push_semijoin_down(node: Node) -> Node:
                 inner = push_semijoin_down(replace(node, left=side, on=pairs))
                 sides = (inner, other) if side is below.left else (other, inner)
                 return replace(below, left=sides[0], right=sides[1])
+        if _is_small(node.right):
+            return replace(node, left=_reduced_by(below, node))
     if isinstance(below, (MarkJoin, OuterJoin)) and on:
         names = [a for a, _ in on]
         # padded rows have nulls for a whole side, and nulls match: only what cannot be null asks for none
@@ -108,10 +111,11 @@ def push_semijoin_down(node: Node) -> Node:
         full = isinstance(below, OuterJoin) and below.full
         if all(a in below.left.by_name for a in names) and (told or not full):
             inner = push_semijoin_down(replace(node, left=below.left))
+            partners = _partners_of(below, node)
             # of a full join only the rows of these left rows are asked for: padded right rows are not
             if isinstance(below, MarkJoin):
-                return below.with_inputs([inner, below.right])
-            return OuterJoin(inner, below.right, below.condition)
+                return below.with_inputs([inner, partners])
+            return OuterJoin(inner, partners, below.condition)
         if isinstance(below, OuterJoin) and told and all(a in below.right.by_name for a in names):
             inner = push_semijoin_down(replace(node, left=below.right))
             if not below.full:
@@ -132,6 +136,31 @@ def push_semijoin_down(node: Node) -> Node:
     if isinstance(below, Aggregate) and {a for a, _ in on} <= set(below.keys) and on:
         return replace(below, input=push_semijoin_down(replace(node, left=below.input)))
     return node
+
+
+def _reduced_by(join: Join, node: SemiJoin) -> Join:
+    """ReduceInputs: (A join B) semijoin d, where d names columns of both, with A and B without the rows that
+    d does not name. The semijoin stays: d has (1, 1) and (2, 2), and the join may pair 1 with 2."""
+    sides = []
+    for side in (join.left, join.right):
+        pairs = tuple((name, b) for a, b in node.on if (name := _called_in(side, join, a)))
+        sides.append(push_semijoin_down(SemiJoin(side, node.right, pairs)) if pairs else side)
+    return replace(join, left=sides[0], right=sides[1])
+
+
+def _partners_of(join: MarkJoin | OuterJoin, node: SemiJoin) -> Node:
+    """ReducePartners: of the right side only rows that can meet a left row which d names are of interest."""
+    if not _is_small(node.right):
+        return join.right
+    named = dict(node.on)
+    pairs = []
+    for a, b in equated_columns(join.condition):
+        for own, other in ((a, b), (b, a)):
+            if other in join.right.by_name and own in named:
+                pairs.append((other, named[own]))
+    if not pairs:
+        return join.right
+    return push_semijoin_down(SemiJoin(join.right, node.right, tuple(dict(pairs).items())))
 
 
 def _called_in(side: Node, join: Join, name: str) -> str:
@@ -294,12 +323,12 @@ def _connected(joined: frozenset[str], leaf: Node, terms: list[Expr]) -> bool:
 
 def _is_small(node: Node) -> bool:
     """Whether a relation is as small as a diff: it is one, or it is restricted by one."""
-    if isinstance(node, (BaseDiff, Ref)):
+    if isinstance(node, (BaseDiff, Images, Ref)):
         return True
     if isinstance(node, (Select, Project)):
         return _is_small(node.input)
-    if isinstance(node, SemiJoin) and not node.anti:
-        return True
+    if isinstance(node, SemiJoin):
+        return not node.anti or _is_small(node.left)
     if isinstance(node, Join):
         return _is_small(node.left) or _is_small(node.right)
     if isinstance(node, Union):

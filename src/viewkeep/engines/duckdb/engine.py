@@ -71,6 +71,7 @@ class DuckDBEngine:
             raise
         self._refresher = Refresher(self._store)
         self._checked_at: dict[str, int] = {}
+        self._qualified: tuple[int, dict[str, str]] = (-1, {})
 
     def close(self) -> None:
         self._con.close()
@@ -91,6 +92,14 @@ class DuckDBEngine:
 
     def qualify(self, name: str) -> str:
         """The name as the catalog has it: R, r and main.r may be one table."""
+        if self._qualified[0] != self._con.catalog_version:
+            self._qualified = (self._con.catalog_version, {})
+        known = self._qualified[1]
+        if name not in known:
+            known[name] = self._qualify(name)
+        return known[name]
+
+    def _qualify(self, name: str) -> str:
         parts = name.split(".")
         with self._lock:
             found = self._con.execute(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
@@ -53,6 +53,17 @@ class Session:
             if not sql.startswith(_LEAVES_CATALOG):
                 self.catalog_version += 1
             return Rows(self._con.execute(sql, parameters))
+
+    @contextmanager
+    def without_optimizers(self, names: str) -> Iterator[None]:
+        """Statements that DuckDB plans without some of its optimizers; afterwards it has them again."""
+        before = self._con.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0][0]
+        switch = "SET disabled_optimizers = ?"
+        self._con.execute(switch, [f"{before},{names}" if before else names])
+        try:
+            yield
+        finally:
+            self._con.execute(switch, [before])
 
     def arrow(self, sql: str) -> Any:
         """Runs a statement; its result as an Arrow table."""
