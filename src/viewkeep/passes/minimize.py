@@ -62,6 +62,7 @@ def minimize(script: Script) -> Script:
 def minimize_query(query: Node, lets: Lets) -> Node:
     """All rules, once each, in the order in which they feed each other."""
     rules: list[Callable[[Node], Node]] = [
+        reduce_what_a_diff_joins,
         push_semijoin_down,
         lambda node: take_rows_from_diff(node, lets),
         lambda node: drop_what_is_empty(node, lets),
@@ -72,6 +73,31 @@ def minimize_query(query: Node, lets: Lets) -> Node:
     for rule in rules:
         query = rebuild(query, rule)
     return query
+
+
+def reduce_what_a_diff_joins(node: Node) -> Node:
+    """ReduceJoinedWithDiff: d join X -> d join (X semijoin d), by the columns that the join equates, where X
+    is more than tables and inner joins: engines pass a join's values on to those, and not through the rest."""
+    if not isinstance(node, Join):
+        return node
+    for side, other in ((node.left, node.right), (node.right, node.left)):
+        if _is_small(side) and not _is_small(other) and not _is_plain(other):
+            found = [
+                (b, a) if a in side.by_name else (a, b)
+                for a, b in equated_columns(node.condition)
+                if (a in side.by_name) != (b in side.by_name)
+            ]
+            if found:
+                reduced = SemiJoin(other, passing(side, [b for _, b in found]), tuple(found))
+                sides = (side, reduced) if side is node.left else (reduced, side)
+                return replace(node, left=sides[0], right=sides[1])
+    return node
+
+
+def _is_plain(node: Node) -> bool:
+    if isinstance(node, (Select, Project, Join)):
+        return all(_is_plain(child) for child in node.inputs)
+    return not node.inputs
 
 
 def push_semijoin_down(node: Node) -> Node:
