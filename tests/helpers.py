@@ -8,7 +8,8 @@ from typing import Any
 
 import viewkeep
 from viewkeep.algebra import types as t
-from viewkeep.algebra.nodes import Node, Scan, Stored, walk
+from viewkeep.algebra.nodes import Node, Scan, walk
+from viewkeep.algebra.script_nodes import Stored
 from viewkeep.capture.duckdb import log_table
 from viewkeep.catalog.models import ForeignKey, Table, TableColumn
 from viewkeep.frontend.binder import Bound, bind

@@ -55,7 +55,7 @@ class Faulty:
 
 def put(vk: viewkeep.Connection, connection: Any) -> None:
     vk.engine._con = connection  # type: ignore[attr-defined]
-    vk.engine._store._con = connection  # type: ignore[attr-defined]
+    vk.engine._store.con = connection  # type: ignore[attr-defined]
 
 
 def faults(vk: viewkeep.Connection, act: Callable[[], object], after: bool) -> Iterator[str]:

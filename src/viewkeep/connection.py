@@ -11,7 +11,8 @@ from sqlglot.errors import SqlglotError
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.printing import line, tree
-from viewkeep.catalog.models import ForeignKey, Table, TableColumn, View, same_table
+from viewkeep.catalog.models import Table, View, same_table
+from viewkeep.chooser import POLICIES, needs_everything
 from viewkeep.engines.contract import Engine
 from viewkeep.engines.python_functions import exactly
 from viewkeep.errors import (
@@ -19,7 +20,6 @@ from viewkeep.errors import (
     CorruptCatalog,
     DependentViews,
     SyntaxProblem,
-    TypeMismatch,
     UnknownColumn,
     UnknownFunction,
     UnknownTable,
@@ -28,6 +28,7 @@ from viewkeep.errors import (
     ViewkeepError,
 )
 from viewkeep.frontend.binder import bind
+from viewkeep.frontend.create_table import added_key, table_of
 from viewkeep.frontend.functions import UserFunction, is_built_in, registered
 from viewkeep.frontend.statements import (
     CreateView,
@@ -43,7 +44,11 @@ from viewkeep.frontend.views import with_views_in_place
 from viewkeep.passes.compiler import Compiled, compile_view
 from viewkeep.results import Explanation, Refresh, Result, Verification, ViewStatus
 
-_OPTIONS = {"strategy": ("id", "tuple")}
+_OPTIONS = {
+    "strategy": ("id", "tuple"),
+    "refresh_policy": POLICIES,
+    "maintenance": ("deferred", "eager"),
+}
 _DML = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
 
@@ -101,8 +106,8 @@ class Connection:
         if isinstance(node, exp.Create) and (node.kind or "").upper() == "TABLE":
             return self._create_table(node, text)
         if isinstance(node, _DML):
-            self._refuse_view_as_target(node, text)
-            return self.engine.run_dml(node, text)
+            target = self._target(node, text)
+            return self.engine.run_dml(node, text, self._eager(target))
         if isinstance(node, exp.Query):
             return self.engine.run_query(node, text)
         if isinstance(node, exp.Drop) and (node.args.get("kind") or "").upper() == "TABLE":
@@ -113,11 +118,12 @@ class Connection:
             raise Unsupported(
                 "each statement is a transaction of its own", hint="leave out BEGIN, COMMIT and ROLLBACK"
             )
-        if isinstance(node, exp.Alter) and (key := _added_key(node)) is not None:
+        if isinstance(node, exp.Alter) and (key := added_key(node)) is not None:
             return self._declare_key(node, key)
         return self.engine.run_other(node, text)
 
-    def _refuse_view_as_target(self, node: exp.Expr, text: str) -> None:
+    def _target(self, node: exp.Expr, text: str) -> str:
+        """The base table that a statement changes."""
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         name = ".".join(part.name for part in target.parts) if isinstance(target, exp.Table) else ""
         name = self.engine.qualify(name)
@@ -127,55 +133,25 @@ class Connection:
                 hint="change its base tables and refresh it",
                 place=place_of(target, text),
             )
+        return name
+
+    def _eager(self, table: str) -> list[tuple[View, Compiled]]:
+        """The views that are maintained with a change of a table."""
+        return [
+            (view, self._compile(view))
+            for view in self.engine.views()
+            if view.is_eager and any(read.name.lower() == table.lower() for read in view.tables)
+        ]
 
     # --- tables ---
 
     def _create_table(self, node: exp.Create, text: str) -> Result:
-        table = self._table_of(node, text)
+        table = table_of(node, text, self.engine.describe_query)
         if any(view.name.lower() == table.name.lower() for view in self.engine.views()):
             raise AlreadyExists(f"{table.name} is a materialized view", hint="use another name")
         self.engine.create_table(node, table)
         key = f" with key ({', '.join(table.key)})" if table.key else " without a key"
         return Result("create_table", message=f"created table {table.name}{key}")
-
-    def _table_of(self, node: exp.Create, text: str) -> Table:
-        schema = node.this
-        target = schema.this if isinstance(schema, exp.Schema) else schema
-        name = ".".join(part.name for part in target.parts)
-        if not isinstance(schema, exp.Schema):
-            if node.expression is None:
-                raise SyntaxProblem("a table needs columns", hint="CREATE TABLE t (a INT, PRIMARY KEY (a))")
-            return Table(name, self.engine.describe_query(node.expression), ())
-        columns: list[TableColumn] = []
-        key: tuple[str, ...] = ()
-        foreign: list[ForeignKey] = []
-        for part in schema.expressions:
-            if isinstance(part, exp.Constraint):
-                part = part.expressions[0]
-            if isinstance(part, exp.ColumnDef):
-                made, is_key, reference = _column_def(part, text)
-                columns.append(made)
-                key = (made.name,) if is_key else key
-                foreign += [reference] if reference else []
-            elif isinstance(part, exp.PrimaryKey):
-                key = tuple(e.name for e in part.expressions)
-            elif isinstance(part, exp.ForeignKey):
-                foreign.append(_foreign_key(part))
-            else:
-                raise Unsupported(
-                    f"{part.sql('spark')} cannot stand in CREATE TABLE",
-                    hint="columns, PRIMARY KEY and FOREIGN KEY can",
-                    place=place_of(part, text),
-                )
-        by_lower = {c.name.lower(): c.name for c in columns}
-        if len(by_lower) < len(columns):
-            raise TypeMismatch("two columns have the same name", hint="name each column once")
-        for k in key:
-            if k.lower() not in by_lower:
-                raise UnknownColumn(
-                    f"the key names {k}, which is no column", hint=f"columns: {', '.join(by_lower.values())}"
-                )
-        return Table(name, tuple(columns), tuple(by_lower[k.lower()] for k in key), tuple(foreign))
 
     def _drop_table(self, node: exp.Drop) -> Result:
         name = self.engine.qualify(".".join(part.name for part in node.args["tables"][0].parts))
@@ -223,11 +199,13 @@ class Connection:
                 f"{statement.name} exists already",
                 hint=f"DROP MATERIALIZED VIEW {statement.name} first, or use CREATE OR REPLACE",
             )
-        for option, value in statement.options.items():
-            if option not in _OPTIONS or value not in _OPTIONS[option]:
-                allowed = "; ".join(f"{k} = {' | '.join(v)}" for k, v in _OPTIONS.items())
-                raise Unsupported(f"there is no option {option} = {value}", hint=f"options: {allowed}")
+        self._check_options(statement)
         view, compiled = self._define(statement)
+        if view.policy == "incremental_strict" and (reason := needs_everything(compiled.plan)):
+            raise Unsupported(
+                f"view {view.name} cannot always be maintained incrementally: {reason}",
+                hint="use refresh_policy = 'incremental', which computes again only what it must",
+            )
         if existing is not None:
             self._refuse_if_read(existing, "replaced")
         old = (existing, self._compile(existing)) if existing is not None else None
@@ -235,6 +213,24 @@ class Connection:
         return Result(
             "create_view", message=f"created materialized view {view.name}: {rows} rows", detail=rows
         )
+
+    def _check_options(self, statement: CreateView) -> None:
+        options = statement.options
+        for option, value in options.items():
+            if option not in _OPTIONS or value not in _OPTIONS[option]:
+                allowed = "; ".join(f"{k} = {' | '.join(v)}" for k, v in _OPTIONS.items())
+                raise Unsupported(f"there is no option {option} = {value}", hint=f"options: {allowed}")
+        if options.get("refresh_policy") in ("auto", "full") and "strategy" in options:
+            raise Unsupported(
+                f"strategy = {options['strategy']} asks for diffs, and refresh_policy = "
+                f"{options['refresh_policy']} lets a refresh recompute",
+                hint="leave one of them out",
+            )
+        if options.get("maintenance") == "eager" and not self.engine.maintains_eagerly:
+            raise Unsupported(
+                "on this engine a table's change and a view's cannot be one transaction",
+                hint="leave out maintenance = 'eager' and refresh the view after changes",
+            )
 
     def _define(self, statement: CreateView) -> tuple[View, Compiled]:
         """Binds and compiles a new view against the tables as they are now."""
@@ -440,6 +436,11 @@ class Connection:
         found = self._view(view)
         return self.engine.verify(found, self._compile(found))
 
+    def history(self) -> Result:
+        """Every refresh of every view: when, to which versions, how, why, and what it took. The same rows
+        are in the table viewkeep.history, for SQL."""
+        return self.engine.history()
+
     def status(self) -> list[ViewStatus]:
         """All views, where each stands."""
         return [self._status(view) for view in self.engine.views()]
@@ -492,56 +493,6 @@ def _only_used(table: Table, compiled: Compiled) -> Table:
     used = {base for scan in compiled.scans if scan.table == table.name for _, base in scan.fields}
     columns = tuple(c for c in table.columns if c.name in used)
     return Table(table.name, columns, table.key, table.foreign_keys)
-
-
-def _added_key(node: exp.Alter) -> tuple[str, ...] | None:
-    for action in node.args.get("actions") or []:
-        if isinstance(action, exp.AddConstraint):
-            for part in action.expressions:
-                inner = part.expressions[0] if isinstance(part, exp.Constraint) else part
-                if isinstance(inner, exp.PrimaryKey):
-                    return tuple(e.name for e in inner.expressions)
-    return None
-
-
-def _column_def(part: exp.ColumnDef, text: str) -> tuple[TableColumn, bool, ForeignKey | None]:
-    kind = t.from_sql(part.args["kind"]) if part.args.get("kind") else None
-    if kind is None:
-        shown = part.args["kind"].sql("spark") if part.args.get("kind") else "no type"
-        raise Unsupported(
-            f"column {part.name} has {shown}, which viewkeep does not keep",
-            hint="use BOOLEAN, an integer type, DOUBLE, DECIMAL, STRING, DATE or TIMESTAMP",
-            place=place_of(part, text),
-        )
-    nullable, is_key, reference = True, False, None
-    for constraint in part.args.get("constraints") or []:
-        rule = constraint.args["kind"]
-        if isinstance(rule, exp.NotNullColumnConstraint):
-            nullable = bool(rule.args.get("allow_null"))
-        elif isinstance(rule, exp.PrimaryKeyColumnConstraint):
-            is_key = True
-        elif isinstance(rule, exp.Reference):
-            table, columns = _referenced(rule)
-            reference = ForeignKey((part.name,), table, columns)
-        else:
-            raise Unsupported(
-                f"{rule.sql('spark')} on a column is not supported",
-                hint="NOT NULL, PRIMARY KEY and REFERENCES are",
-                place=place_of(part, text),
-            )
-    return TableColumn(part.name, kind, nullable and not is_key), is_key, reference
-
-
-def _foreign_key(part: exp.ForeignKey) -> ForeignKey:
-    table, columns = _referenced(part.args["reference"])
-    return ForeignKey(tuple(e.name for e in part.expressions), table, columns)
-
-
-def _referenced(rule: exp.Reference) -> tuple[str, tuple[str, ...]]:
-    target = rule.this
-    if isinstance(target, exp.Schema):
-        return target.this.name, tuple(e.name for e in target.expressions)
-    return target.name, ()
 
 
 def _shown(statuses: Iterable[ViewStatus]) -> Result:

@@ -22,6 +22,8 @@ def awkward(spark: Any) -> None:
 
 
 def main() -> None:
+    from pyspark.errors import PySparkException
+
     from viewkeep.engines.spark.local import local_builder
 
     spark = local_builder(tempfile.mkdtemp()).config("spark.driver.memory", "3g").getOrCreate()
@@ -31,12 +33,12 @@ def main() -> None:
         some = CASES[n : n + 40]
         try:
             results = [_evaluated(spark, some)]
-        except Exception:
+        except PySparkException:
             results = []
             for case in some:
                 try:
                     results.append(_evaluated(spark, [case]))
-                except Exception as problem:
+                except PySparkException as problem:
                     print(f"Spark refuses {case}: {str(problem).splitlines()[0][:150]}")
         for result in results:
             found |= result
@@ -44,7 +46,7 @@ def main() -> None:
         try:
             rows = spark.sql(f"SELECT {case} FROM r WHERE id = 1").collect()
             print(f"Spark does not fail for {case}: {rows}")
-        except Exception as problem:
+        except PySparkException as problem:
             text = str(problem).splitlines()[0]
             if "MISMATCH" in text or "PARSE_SYNTAX" in text or "UNRESOLVED" in text:
                 print(f"Spark refuses {case}: {text[:150]}")

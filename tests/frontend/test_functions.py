@@ -19,7 +19,8 @@ from viewkeep.algebra.expressions import Expr
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.errors import AlreadyExists, EngineError, Place, UnknownFunction, Unsupported, ViewkeepError
 from viewkeep.frontend.statements import parse_sql
-from viewkeep.frontend.typing import Typed, Typing
+from viewkeep.frontend.typed import Typed
+from viewkeep.frontend.typing import Typing
 
 VALUES: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("function_values.json").read_text(encoding="utf-8")

@@ -8,7 +8,8 @@ import pytest
 
 from tests.helpers import COST, SPJ, compiled, nodes, queries, script
 from viewkeep.algebra import types as t
-from viewkeep.algebra.nodes import BaseDiff, Column, Ref, Scan, passing, walk
+from viewkeep.algebra.nodes import Column, Scan, passing, walk
+from viewkeep.algebra.script_nodes import BaseDiff, Ref
 from viewkeep.idiff.diff import Diff
 from viewkeep.passes.compose import compose
 from viewkeep.rules.context import Context, Target

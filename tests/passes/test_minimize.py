@@ -10,23 +10,19 @@ from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import column
 from viewkeep.algebra.nodes import (
     Aggregate,
-    BaseDiff,
     Column,
-    Empty,
     Item,
     Join,
     Measure,
     Node,
     Project,
-    Ref,
     Scan,
     Select,
-    SemiJoin,
-    Union,
     passing,
     walk,
 )
 from viewkeep.algebra.printing import tree
+from viewkeep.algebra.script_nodes import BaseDiff, Empty, Ref, SemiJoin, Union
 from viewkeep.passes import minimize as m
 
 K, A, B = Column("k", t.INT, False), Column("a", t.INT), Column("b", t.INT)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers import SPJ, changes, compiled, fired, nodes, reads, script, table
-from viewkeep.algebra.nodes import Join, LeftJoin, Scan, SemiJoin
+from viewkeep.algebra.nodes import Join, Scan
+from viewkeep.algebra.script_nodes import LeftJoin, SemiJoin
 
 R = table("r", "k INT, a INT, b INT", "k")
 S = table("s", "k INT, a INT, b INT", "k")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.helpers import COST, compiled, script
 from viewkeep.algebra.expressions import text
-from viewkeep.algebra.nodes import Join, LeftJoin, Node, Select, Stored, Union, walk
+from viewkeep.algebra.nodes import Join, Node, Select, walk
+from viewkeep.algebra.script_nodes import LeftJoin, Stored, Union
 from viewkeep.idiff.changes import KIND
 
 

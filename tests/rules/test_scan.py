@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers import changes, compiled, fired, table
-from viewkeep.algebra.nodes import BaseDiff, Scan
+from viewkeep.algebra.nodes import Scan
+from viewkeep.algebra.script_nodes import BaseDiff
 
 R = table("r", "k INT, a INT, b INT, c INT", "k")
 VIEW = "SELECT k, a, b FROM r WHERE a > 0"

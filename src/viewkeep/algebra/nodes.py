@@ -1,7 +1,6 @@
 """The plan: operators over named, typed columns. Every column name is unique in the whole plan.
 
-The first part is what views are made of. The rest appear only in delta scripts, which are plans too:
-they read diffs, stored targets, and base tables before (`pre`) or after (`post`) the change.
+These are what views are made of. Delta scripts are plans too, and have some more: see script_nodes.py.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr, column, columns_of, equated_columns, pre_name
-from viewkeep.algebra.types import BIGINT, Type
+from viewkeep.algebra.types import Type
 
 State = Literal["pre", "post"]
 Function = Literal["rows", "sum", "count", "mass", "magnitude", "min", "max", "any"]
@@ -118,6 +117,55 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
+class Unary(Node):
+    """An operator over one input. Unless it says otherwise it has the input's columns, IDs and equalities."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Self:
+        return replace(self, input=inputs[0])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.input.ids
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        return self.input.equalities
+
+
+@dataclass(frozen=True, eq=False)
+class Binary(Node):
+    """An operator over two inputs. Unless it says otherwise it has both's columns, and the left's IDs."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Self:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.left.columns + self.right.columns
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.left.ids
+
+
+@dataclass(frozen=True, eq=False)
 class Scan(Node):
     """The rows of a base table under an alias. `fields` pairs plan columns with the table's own names."""
 
@@ -141,26 +189,10 @@ class Scan(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Select(Node):
+class Select(Unary):
     """The input's rows for which the predicate is true."""
 
-    input: Node
     predicate: Expr
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Select:
-        return replace(self, input=inputs[0])
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return self.input.columns
-
-    @cached_property
-    def ids(self) -> tuple[str, ...]:
-        return self.input.ids
 
     @cached_property
     def equalities(self) -> tuple[frozenset[str], ...]:
@@ -168,23 +200,15 @@ class Select(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Project(Node):
+class Project(Unary):
     """Generalized projection: one output an item. Keeps the input's duplicates.
 
     `tags` are outputs that count among the IDs though the input has none such: constants that tell rows
     of this input from those of another, once a union or an outer join has put them side by side.
     """
 
-    input: Node
     items: tuple[Item, ...]
     tags: tuple[str, ...] = ()
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Project:
-        return replace(self, input=inputs[0])
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -220,23 +244,10 @@ class Project(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Join(Node):
+class Join(Binary):
     """The pairs of rows for which the condition is true; None joins every pair."""
 
-    left: Node
-    right: Node
     condition: Expr | None
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Join:
-        return replace(self, left=inputs[0], right=inputs[1])
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return self.left.columns + self.right.columns
 
     @cached_property
     def id_of(self) -> dict[str, str]:
@@ -262,19 +273,11 @@ class Join(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregate(Node):
+class Aggregate(Unary):
     """One row a group: the group's columns, then what is kept for it. No keys: always exactly one row."""
 
-    input: Node
     keys: tuple[str, ...]
     measures: tuple[Measure, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Aggregate:
-        return replace(self, input=inputs[0])
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -292,21 +295,12 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class OuterJoin(Node):
+class OuterJoin(Binary):
     """The pairs of rows for which the condition is true, and every left row that has no partner, with nulls
     in its place; `full`: every such right row too."""
 
-    left: Node
-    right: Node
     condition: Expr | None
     full: bool = False
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> OuterJoin:
-        return replace(self, left=inputs[0], right=inputs[1])
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -324,28 +318,15 @@ class OuterJoin(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class MarkJoin(Node):
+class MarkJoin(Binary):
     """Every left row, once, with a mark: whether some right row makes the condition true with it."""
 
-    left: Node
-    right: Node
     condition: Expr | None
     mark: Column
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> MarkJoin:
-        return replace(self, left=inputs[0], right=inputs[1])
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return (*self.left.columns, self.mark)
-
-    @cached_property
-    def ids(self) -> tuple[str, ...]:
-        return self.left.ids
 
     @cached_property
     def equalities(self) -> tuple[frozenset[str], ...]:
@@ -390,38 +371,22 @@ class Order:
 
 
 @dataclass(frozen=True, eq=False)
-class Window(Node):
+class Window(Unary):
     """Every input row with values computed over its partition, one an item.
 
     `ties`: the functions depend on the order of rows that are equal in it, so the IDs decide among them; a
     rank does not, and may not be given one.
     """
 
-    input: Node
     partition: tuple[str, ...]
     order: tuple[Order, ...]
     items: tuple[Item, ...]
     frame: Expr | None = None
     ties: bool = False
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Window:
-        return replace(self, input=inputs[0])
-
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return self.input.columns + tuple(item.column for item in self.items)
-
-    @cached_property
-    def ids(self) -> tuple[str, ...]:
-        return self.input.ids
-
-    @cached_property
-    def equalities(self) -> tuple[frozenset[str], ...]:
-        return self.input.equalities
 
     @cached_property
     def looked_at(self) -> frozenset[str]:
@@ -431,32 +396,12 @@ class Window(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Limit(Node):
+class Limit(Unary):
     """The first rows of the input in an order; rows that are equal in it are taken by their IDs."""
 
-    input: Node
     order: tuple[Order, ...]
     limit: int | None
     offset: int = 0
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Limit:
-        return replace(self, input=inputs[0])
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return self.input.columns
-
-    @cached_property
-    def ids(self) -> tuple[str, ...]:
-        return self.input.ids
-
-    @cached_property
-    def equalities(self) -> tuple[frozenset[str], ...]:
-        return self.input.equalities
 
 
 @dataclass(frozen=True, eq=False)
@@ -473,152 +418,6 @@ class Constant(Node):
     @cached_property
     def ids(self) -> tuple[str, ...]:
         return (self.column.name,)
-
-
-# --- only in delta scripts ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Ref(Node):
-    """A relation that the script computed before, by name. Also a diff, until passes compose them."""
-
-    name: str
-    fields: tuple[Column, ...]
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return self.fields
-
-
-ROW = ":row"
-
-
-@dataclass(frozen=True, eq=False)
-class Stored(Node):
-    """A materialized target (a cache, or the view's rows) as it was before this refresh."""
-
-    target: str
-    fields: tuple[Column, ...]
-    key: tuple[str, ...]
-    locates: bool = False
-
-    def with_row(self) -> Stored:
-        """With one more column where the engine can tell: ROW, where in the target a row is."""
-        if not self.locates:
-            return self
-        return replace(self, fields=(*self.fields, Column(ROW, BIGINT, nullable=False)))
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return self.fields
-
-    @cached_property
-    def ids(self) -> tuple[str, ...]:
-        return self.key
-
-
-@dataclass(frozen=True, eq=False)
-class BaseDiff(Node):
-    """A base table's i-diff, cut from its net changes: kind, key, and all columns that the plan uses.
-
-    An update diff has one row for each changed row in which a column of `changed` (the table's own
-    names) differs; it carries the values before (`pre:`) and after.
-    """
-
-    scan: Scan
-    kind: Literal["insert", "delete", "update"]
-    changed: tuple[str, ...] = ()
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        post = self.scan.columns
-        if self.kind != "update":
-            return post
-        return post + tuple(pre_column(c) for c in post if c.name not in self.scan.key)
-
-    @property
-    def name(self) -> str:
-        suffix = f"({', '.join(self.changed)})" if self.changed else ""
-        return f"{self.kind} {self.scan.alias}{suffix}"
-
-
-@dataclass(frozen=True, eq=False)
-class SemiJoin(Node):
-    """The left rows that have a right row equal on the paired columns (null-safe); `anti`: that have none."""
-
-    left: Node
-    right: Node
-    on: tuple[tuple[str, str], ...]
-    anti: bool = False
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> SemiJoin:
-        return replace(self, left=inputs[0], right=inputs[1])
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return self.left.columns
-
-    @cached_property
-    def ids(self) -> tuple[str, ...]:
-        return self.left.ids
-
-
-@dataclass(frozen=True, eq=False)
-class Union(Node):
-    """The rows of all parts, which have the same columns; distinct where a row may be found twice."""
-
-    parts: tuple[Node, ...]
-    distinct: bool = False
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.parts
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Union:
-        return replace(self, parts=tuple(inputs))
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return self.parts[0].columns
-
-    @cached_property
-    def ids(self) -> tuple[str, ...]:
-        return self.parts[0].ids
-
-
-@dataclass(frozen=True, eq=False)
-class LeftJoin(Node):
-    """Every left row with its match, null-safe on the paired columns, or with nulls where there is none."""
-
-    left: Node
-    right: Node
-    on: tuple[tuple[str, str], ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> LeftJoin:
-        return replace(self, left=inputs[0], right=inputs[1])
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return self.left.columns + self.right.columns
-
-
-@dataclass(frozen=True, eq=False)
-class Empty(Node):
-    """No rows."""
-
-    fields: tuple[Column, ...]
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return self.fields
 
 
 # --- helpers ------------------------------------------------------------------------------------------

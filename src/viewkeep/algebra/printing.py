@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from viewkeep.algebra.expressions import text
 from viewkeep.algebra.nodes import (
     Aggregate,
-    BaseDiff,
     Constant,
-    Empty,
     Item,
     Join,
-    LeftJoin,
     Limit,
     MarkJoin,
     Measure,
@@ -20,15 +17,12 @@ from viewkeep.algebra.nodes import (
     Order,
     OuterJoin,
     Project,
-    Ref,
     Scan,
     Select,
-    SemiJoin,
-    Stored,
-    Union,
     UnionAll,
     Window,
 )
+from viewkeep.algebra.script_nodes import BaseDiff, Empty, LeftJoin, Ref, SemiJoin, Stored, Union
 
 
 def tree(node: Node, *, ids: bool = False, depth: int = 0) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from viewkeep.algebra.types import Type
@@ -79,8 +80,18 @@ class View:
 
     @property
     def strategy(self) -> str:
-        """The strategy asked for in WITH (strategy = ...): `id` unless said otherwise."""
+        """The strategy that the view is compiled for: `id` unless WITH (strategy = ...) says otherwise."""
         return self.options.get("strategy", "id")
+
+    @property
+    def policy(self) -> str:
+        """When a refresh may recompute: see chooser.py. Who asks for a strategy gets that strategy."""
+        return self.options.get("refresh_policy", "incremental" if "strategy" in self.options else "auto")
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether the view is maintained in the transaction that changes a table."""
+        return self.options.get("maintenance") == "eager"
 
     def to_json(self) -> str:
         return json.dumps(
@@ -95,6 +106,7 @@ class View:
         )
 
     @staticmethod
+    @lru_cache(maxsize=4096)  # the catalog is read at every statement, and its texts hardly ever change
     def from_json(text: str) -> View:
         doc = _load(text, "view")
         try:

@@ -34,6 +34,8 @@ class Engine(Protocol):
     dialect: str
     locates: bool
     """Whether a stored row can be found again by where it is, within one transaction."""
+    maintains_eagerly: bool
+    """Whether views can be maintained in the transaction that changes a table."""
 
     def qualify(self, name: str) -> str:
         """A user's name for a table or view, as it can be told apart later, whatever is current then."""
@@ -53,8 +55,9 @@ class Engine(Protocol):
     def drop_table(self, name: str, if_exists: bool) -> None:
         """Drops a base table that no view reads."""
 
-    def run_dml(self, tree: exp.Expr, text: str) -> Result:
-        """INSERT, UPDATE, DELETE or MERGE of the user's own, its changes captured."""
+    def run_dml(self, tree: exp.Expr, text: str, eager: Sequence[tuple[View, Compiled]] = ()) -> Result:
+        """INSERT, UPDATE, DELETE or MERGE of the user's own, its changes captured; `eager` views are
+        maintained in the same transaction."""
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         """A SELECT of the user's own."""
@@ -91,6 +94,9 @@ class Engine(Protocol):
 
     def verify(self, view: View, compiled: Compiled) -> Verification:
         """Recomputes the query at the versions that the view shows, and compares."""
+
+    def history(self) -> Result:
+        """Every refresh that is remembered, oldest first; SQL reads the same as viewkeep.history."""
 
     def standing(self, view: View, compiled: Compiled) -> Standing:
         """Where a view stands."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr, column
-from viewkeep.algebra.nodes import Node, Stored
+from viewkeep.algebra.nodes import Node
+from viewkeep.algebra.script_nodes import Stored
 from viewkeep.passes.compiler import Compiled
 from viewkeep.rules.context import Target
 from viewkeep.script.render import Names, Renderer

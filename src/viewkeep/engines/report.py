@@ -21,6 +21,10 @@ RELATIVE, ABSOLUTE = 1e-9, 1e-9
 SHOWN_ROWS = 20
 
 
+Counts = Mapping[str, Mapping[str, int]]
+"""How many rows of each base table were changed, by the kind of change."""
+
+
 def check_tables(view: View, find_table: Callable[[str], Table | None]) -> None:
     """The base tables must still be what the view was made over."""
     for table in view.tables:
@@ -57,7 +61,7 @@ def kinds_present(found: Mapping[str, int]) -> tuple[frozenset[str], dict[str, i
 def refreshed(
     view: View,
     strategy: str,
-    reason: str | Mapping[str, Mapping[str, int]],
+    reason: str | Counts,
     started: float,
     **more: Any,
 ) -> Refresh:
@@ -65,16 +69,28 @@ def refreshed(
     seconds = time.perf_counter() - started
     if isinstance(reason, str):
         return Refresh(view.name, strategy, reason, seconds, **more)
-    total = sum(n for kinds in reason.values() for n in kinds.values())
+    return Refresh(view.name, strategy, told(strategy, reason), seconds, changes_in=total(reason), **more)
+
+
+def told(strategy: str, counts: Counts) -> str:
+    """Why a strategy ran, in words: what changed, and what became of it."""
     parts = []
-    for table, kinds in reason.items():
-        told = ", ".join(f"{n} {_PAST[kind]}" for kind, n in kinds.items())
-        parts.append(f"{table}: {told}")
-    how = {"id": "ID-based diffs", "tuple": "tuple-based diffs"}[strategy]
-    text = f"{'; '.join(parts)}; propagated as {how}"
-    return Refresh(view.name, strategy, text, seconds, changes_in=total, **more)
+    for table, kinds in counts.items():
+        if kinds:
+            parts.append(f"{table}: " + ", ".join(f"{n} {_PAST[kind]}" for kind, n in kinds.items()))
+    return f"{'; '.join(parts)}; {_HOW[strategy]}"
 
 
+def total(counts: Counts) -> int:
+    """How many rows of base tables changed."""
+    return sum(n for kinds in counts.values() for n in kinds.values())
+
+
+_HOW = {
+    "id": "propagated as ID-based diffs",
+    "tuple": "propagated as tuple-based diffs",
+    "groups": "propagated as diffs, and the groups or partitions that they touch computed anew",
+}
 _PAST = {"insert": "inserted", "delete": "deleted", "update": "updated"}
 
 

@@ -11,7 +11,8 @@ from viewkeep.algebra.expressions import Expr, column
 from viewkeep.algebra.nodes import Column, Node
 from viewkeep.algebra.types import Type, decimal
 from viewkeep.errors import AmbiguousColumn, UnknownColumn, Unsupported, ViewkeepError
-from viewkeep.frontend.typing import Typed, Typing
+from viewkeep.frontend.typed import Typed
+from viewkeep.frontend.typing import Typing
 
 # makes an error at a syntax node's place: class, node, message, hint
 Fail = Callable[[type[ViewkeepError], Expr, str, str], ViewkeepError]

@@ -11,7 +11,6 @@ Where only truth counts (a conjunct of WHERE), one mark will do; elsewhere a sec
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -19,53 +18,27 @@ from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr, column, columns_of, conjunction
 from viewkeep.algebra.nodes import Aggregate, Column, Item, Join, MarkJoin, Measure, Node, OuterJoin, Project
 from viewkeep.errors import TypeMismatch, Unsupported
-from viewkeep.frontend.scope import Fail, Relation, Scope
-from viewkeep.frontend.typing import Typed
+from viewkeep.frontend.binding import Binding, Ctes, Inner
+from viewkeep.frontend.scope import Relation, Scope
+from viewkeep.frontend.stages import Stage
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 
 
-@dataclass(frozen=True)
-class Inner:
-    """A bound subquery. `terms` are the conditions that look outside; they speak of columns of the relation
-    and of the outer query. `one_row`: there is always exactly one row for each value of the outer columns
-    that it is correlated by, or would be: `if_empty` is its value where the group is missing."""
-
-    relation: Relation
-    terms: tuple[Expr, ...]
-    one_row: bool = False
-    if_empty: Expr | None = None
-
-
-Bind = Callable[[Expr, Scope], Inner]
-
-
 class Subqueries:
-    """The subqueries of some expressions of one SELECT."""
+    """The subqueries of some expressions of one SELECT, joined to its rows or groups."""
 
-    def __init__(
-        self,
-        scope: Scope,
-        bind: Bind,
-        fail: Fail,
-        fresh: Callable[[str], str],
-        finish: Callable[[Expr], Typed],
-        add: Callable[[Column], Expr],
-        rewrite: Callable[[Expr], Expr],
-        note_null: Callable[[], None],
-    ) -> None:
-        """`finish` types an operand over what the joins are attached to, `add` makes a new column known
-        there, and `rewrite` says what a column of the query is called there. `note_null` is called where it
-        matters whether a comparison is false or null."""
+    def __init__(self, binding: Binding, ctes: Ctes, scope: Scope, stage: Stage) -> None:
+        self._binding = binding
+        self._ctes = ctes
+        self._fail = binding.fail
+        self._fresh = binding.fresh
         self._scope = scope
-        self._bind = bind
-        self._fail = fail
-        self._fresh = fresh
-        self._finish = finish
-        self._add = add
-        self._rewrite = rewrite
-        self._note_null = note_null
+        self._stage = stage
         self._joins: list[Callable[[Node], Node]] = []
+
+    def _bound(self, query: Expr) -> Inner:
+        return self._binding.subquery(query.copy(), self._ctes, self._scope)
 
     def attach(self, node: Node) -> Node:
         """The node with the joins that the expressions need."""
@@ -123,7 +96,7 @@ class Subqueries:
         """left op ANY (query), or ALL: by marks for comparisons that are true, false or null."""
         operands = left.unnest()
         lefts = list(operands.expressions) if isinstance(operands, exp.Tuple) else [left]
-        values = [self._finish(self.value(part)) for part in lefts]
+        values = [self._stage.finish(self.value(part)) for part in lefts]
 
         def compared(relation: Relation) -> tuple[Expr, bool]:
             if len(relation.fields) != len(values):
@@ -150,7 +123,7 @@ class Subqueries:
             true = self._mark(query, lambda r: compared(r)[0])
             if only_truth or not self._may_be_null(query, compared):
                 return true
-            self._note_null()
+            self._binding.tells_null_from_false = True
             null = self._mark(query, lambda r: _is_null(compared(r)[0]))
             return _three_valued(true, exp.true(), null, exp.false())
         if only_truth:
@@ -158,25 +131,25 @@ class Subqueries:
         false = self._mark(query, lambda r: exp.Not(this=exp.Paren(this=compared(r)[0])))
         if not self._may_be_null(query, compared):
             return exp.Not(this=false)
-        self._note_null()
+        self._binding.tells_null_from_false = True
         null = self._mark(query, lambda r: _is_null(compared(r)[0]))
         return _three_valued(false, exp.false(), null, exp.true())
 
     def _may_be_null(self, query: Expr, compared: Callable[[Relation], tuple[Expr, bool]]) -> bool:
-        return compared(self._bind(query.copy(), self._scope).relation)[1]
+        return compared(self._bound(query).relation)[1]
 
     def _mark(self, query: Expr, compared: Callable[[Relation], Expr | None]) -> Expr:
-        inner = self._bind(query.copy(), self._scope)
+        inner = self._bound(query)
         mark = Column(self._fresh("exists"), t.BOOLEAN, nullable=False)
         own = compared(inner.relation)
-        terms = [self._rewrite(term) for term in inner.terms] + ([own] if own is not None else [])
+        terms = [self._stage.rewrite(term) for term in inner.terms] + ([own] if own is not None else [])
         self._joins.append(lambda node: MarkJoin(node, inner.relation.node, conjunction(terms), mark))
-        return self._add(mark)
+        return self._stage.add(mark)
 
     # --- values ---
 
     def _scalar(self, query: Expr) -> Expr:
-        inner = self._bind(query.copy(), self._scope)
+        inner = self._bound(query)
         if len(inner.relation.fields) != 1:
             raise self._fail(
                 TypeMismatch, query, f"a subquery in an expression has {len(inner.relation.fields)} columns",
@@ -185,7 +158,7 @@ class Subqueries:
         value = inner.relation.fields[0].column
         if inner.one_row and not inner.terms:
             self._joins.append(lambda node: Join(node, inner.relation.node, None))
-            return self._add(value)
+            return self._stage.add(value)
         pairs = self._equalities(inner, query)
         node = inner.relation.node if inner.one_row else self._single(inner, pairs, value)
         there = Column(self._fresh("found"), t.BOOLEAN, nullable=False)
@@ -193,9 +166,9 @@ class Subqueries:
         items = [Item(node.by_name[k], column(k)) for k in dict(pairs)]
         items += [Item(shown, column(value.name)), Item(there, exp.true())]
         right = Project(node, tuple(items))
-        terms = [exp.EQ(this=self._rewrite(outer), expression=column(k)) for k, outer in pairs]
+        terms = [exp.EQ(this=self._stage.rewrite(outer), expression=column(k)) for k, outer in pairs]
         self._joins.append(lambda left: OuterJoin(left, right, conjunction(terms)))
-        found, marker = self._add(shown), self._add(Column(there.name, t.BOOLEAN))
+        found, marker = self._stage.add(shown), self._stage.add(Column(there.name, t.BOOLEAN))
         if inner.if_empty is None:
             return found
         missing = exp.Is(this=marker, expression=exp.Null())

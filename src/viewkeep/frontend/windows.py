@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr, column
-from viewkeep.algebra.nodes import Column, Item, Node, Order, Project, Window
+from viewkeep.algebra.nodes import Column, Item, Node, Order, Project, Window, passing
 from viewkeep.errors import TypeMismatch, Unsupported
-from viewkeep.frontend.scope import Fail
-from viewkeep.frontend.typing import Typed, decimal_quotient
+from viewkeep.frontend.binding import Binding
+from viewkeep.frontend.ordering import sort_key
+from viewkeep.frontend.stages import Stage
+from viewkeep.frontend.typed import Typed, mean
 
 RANKS: Mapping[type[Expr], t.Type] = {
     exp.RowNumber: t.INT,
@@ -36,17 +38,16 @@ class _Over:
     ties: bool
 
 
-@dataclass
 class Windows:
-    """The window functions of one SELECT."""
+    """The window functions of one SELECT, over its rows or groups. `named` are those of the WINDOW clause."""
 
-    fail: Fail
-    fresh: Callable[[str], str]
-    finish: Callable[[Expr], Typed]
-    add: Callable[[Column], Expr]
-    named: Mapping[str, exp.Window]
-    _items: list[Item] = field(default_factory=list)
-    _calls: dict[_Over, list[Item]] = field(default_factory=dict)
+    def __init__(self, binding: Binding, stage: Stage, named: Mapping[str, exp.Window]) -> None:
+        self._binding = binding
+        self._fail = binding.fail
+        self._stage = stage
+        self._named = named
+        self._items: list[Item] = []
+        self._calls: dict[_Over, list[Item]] = {}
 
     def lift(self, tree: Expr) -> Expr:
         """The expression with a column in place of each window function."""
@@ -66,8 +67,7 @@ class Windows:
     def attach(self, node: Node) -> Node:
         """The node with the columns that the window functions became."""
         if self._items:
-            own = [Item(c, column(c.name)) for c in node.columns]
-            node = Project(node, (*own, *self._items))
+            node = Project(node, (*passing(node, node.names).items, *self._items))
         for over, calls in self._calls.items():
             node = Window(node, over.partition, over.order, tuple(calls), over.frame, over.ties)
         return node
@@ -75,29 +75,21 @@ class Windows:
     def _lifted(self, tree: exp.Window) -> Expr:
         call = tree.this
         if isinstance(call, (exp.IgnoreNulls, exp.RespectNulls, exp.Filter)):
-            raise self.fail(
+            raise self._fail(
                 Unsupported, call, f"{call.key.upper()} in a window function is not supported",
                 "use CASE in its argument, or filter in a derived table",
             )  # fmt: skip
-        base = self.named.get(tree.alias.lower()) if tree.alias else None
+        base = self._named.get(tree.alias.lower()) if tree.alias else None
         if tree.alias and base is None:
-            raise self.fail(Unsupported, tree, f"there is no window {tree.alias}", "define it in WINDOW")
+            raise self._fail(Unsupported, tree, f"there is no window {tree.alias}", "define it in WINDOW")
         whole = base if base is not None else tree
         partition = tuple(self._column(p) for p in whole.args.get("partition_by") or [])
-        order = tuple(
-            self._order(o) for o in (whole.args["order"].expressions if whole.args.get("order") else [])
-        )
+        entries = whole.args["order"].expressions if whole.args.get("order") else []
+        order = tuple(sort_key(entry, self._column(entry.this)) for entry in entries)
         frame = self._frame(whole.args.get("spec"), tree)
         by_rows = frame is not None and str(frame.args.get("kind")).upper() == "ROWS"
         over = _Over(partition, order, frame, isinstance(call, _BY_POSITION) or by_rows)
         return self._call(call, over)
-
-    def _order(self, entry: Expr) -> Order:
-        nulls_first = entry.args.get("nulls_first")
-        descending = bool(entry.args.get("desc"))
-        return Order(
-            self._column(entry.this), descending, not descending if nulls_first is None else bool(nulls_first)
-        )
 
     def _frame(self, spec: Expr | None, tree: Expr) -> Expr | None:
         if spec is None:
@@ -106,20 +98,20 @@ class Windows:
             bound = spec.args.get(key)
             literal = isinstance(bound, exp.Literal) and bound.name.isdigit()
             if isinstance(bound, exp.Expr) and not literal:
-                raise self.fail(
+                raise self._fail(
                     Unsupported, tree, "a frame has bounds that are whole numbers", "write them out"
                 )
             if literal and str(spec.args.get("kind")).upper() != "ROWS":
-                raise self.fail(
+                raise self._fail(
                     Unsupported, tree, "RANGE and GROUPS with offsets are not supported", "use ROWS"
                 )
         if spec.args.get("exclude"):
-            raise self.fail(Unsupported, tree, "EXCLUDE in a frame is not supported", "leave it out")
+            raise self._fail(Unsupported, tree, "EXCLUDE in a frame is not supported", "leave it out")
         return spec.copy()
 
     def _column(self, tree: Expr) -> str:
         """The plan column of an expression, computed below the window where it is not one already."""
-        return self._computed(self.finish(tree)).name
+        return self._computed(self._stage.finish(tree)).name
 
     def _computed(self, typed: Typed) -> Column:
         bare = typed.expression.unnest()
@@ -128,20 +120,15 @@ class Windows:
         for item in self._items:
             if item.expression == typed.expression:
                 return item.column
-        kind = t.STRING if typed.type == t.NULL else typed.type
-        expression = typed.expression
-        if typed.type == t.NULL:
-            expression = exp.Cast(this=expression, to=kind.sql())
-        made = Column(self.fresh("w"), kind, typed.nullable)
-        self._items.append(Item(made, expression))
-        return made
+        made = self._binding.item("w", typed)
+        self._items.append(made)
+        return made.column
 
     def _call(self, call: Expr, over: _Over) -> Expr:
         if type(call) in RANKS:
             made = type(call)(this=call.this.copy()) if isinstance(call, exp.Ntile) else type(call)()
-            needs_order = not over.order
-            if needs_order:
-                raise self.fail(
+            if not over.order:
+                raise self._fail(
                     Unsupported, call, f"{call.sql('spark')} needs an order", "OVER (ORDER BY ...)"
                 )
             return self._kept(made, RANKS[type(call)], over, nullable=False)
@@ -149,29 +136,29 @@ class Windows:
             return self._by_position(call, over)
         if isinstance(call, _AGGREGATES):
             return self._aggregate(call, over)
-        raise self.fail(
+        raise self._fail(
             Unsupported, call, f"{call.sql('spark')} is not supported as a window function",
             "use a ranking function, LAG, LEAD, FIRST_VALUE, LAST_VALUE, SUM, COUNT, AVG, MIN or MAX",
         )  # fmt: skip
 
     def _by_position(self, call: Expr, over: _Over) -> Expr:
         if not over.order:
-            raise self.fail(Unsupported, call, f"{call.sql('spark')} needs an order", "OVER (ORDER BY ...)")
-        given = self._computed(self.finish(call.this))
+            raise self._fail(Unsupported, call, f"{call.sql('spark')} needs an order", "OVER (ORDER BY ...)")
+        given = self._computed(self._stage.finish(call.this))
         synonyms: dict[type[Expr], type[Expr]] = {exp.First: exp.FirstValue, exp.Last: exp.LastValue}
         kind = synonyms.get(type(call), type(call))
         made = kind(this=column(given.name))
         if isinstance(call, (exp.Lag, exp.Lead, exp.NthValue)):
             offset = call.args.get("offset")
             if offset is not None and not (isinstance(offset, exp.Literal) and offset.name.isdigit()):
-                raise self.fail(Unsupported, call, "an offset is a whole number", "write it out")
+                raise self._fail(Unsupported, call, "an offset is a whole number", "write it out")
             if offset is not None:
                 made.set("offset", offset.copy())
             default = call.args.get("default")
             if default is not None:
-                typed = self.finish(default)
+                typed = self._stage.finish(default)
                 if t.widest(typed.type, given.type) != given.type and typed.type != t.NULL:
-                    raise self.fail(
+                    raise self._fail(
                         TypeMismatch, call, f"the default is {typed.type} and the value {given.type}",
                         "use CAST on the default",
                     )  # fmt: skip
@@ -180,40 +167,31 @@ class Windows:
 
     def _aggregate(self, call: Expr, over: _Over) -> Expr:
         if call.find(exp.Distinct) or call.expressions:
-            raise self.fail(
+            raise self._fail(
                 Unsupported, call, "DISTINCT in a window function is not supported", "aggregate, then join"
             )
         if isinstance(call, exp.Count) and isinstance(call.this, (exp.Star, exp.Literal)):
             return self._kept(exp.Count(this=exp.Star()), t.BIGINT, over, nullable=False)
-        given = self._computed(self.finish(call.this))
+        given = self._computed(self._stage.finish(call.this))
         value = column(given.name)
         if isinstance(call, exp.Count):
             return self._kept(exp.Count(this=value), t.BIGINT, over, nullable=False)
         if isinstance(call, (exp.Min, exp.Max)):
             return self._kept(type(call)(this=value), given.type, over)
         if not given.type.is_numeric:
-            raise self.fail(
+            raise self._fail(
                 TypeMismatch, call, f"{call.key.upper()} needs a number, not {given.type}", "use CAST"
             )
         total = self._kept(exp.Sum(this=value), t.sum_type(given.type), over)
         if isinstance(call, exp.Sum):
             return total
         count = self._kept(exp.Count(this=value.copy()), t.BIGINT, over, nullable=False)
-        if given.type.kind == "decimal":
-            kind = t.avg_type(given.type)
-            quotient = decimal_quotient(total, t.sum_type(given.type), count, t.BIGINT, kind)
-        else:
-            double = t.DOUBLE.sql()
-            quotient = exp.Div(
-                this=exp.Cast(this=total, to=double), expression=exp.Cast(this=count, to=double.copy())
-            )
-        some = exp.GT(this=count.copy(), expression=exp.Literal.number(0))
-        return exp.Paren(this=exp.Case(ifs=[exp.If(this=some, true=quotient)]))
+        return mean(given.type, total, count)
 
     def _kept(self, call: Expr, kind: t.Type, over: _Over, nullable: bool = True) -> Expr:
         for item in self._calls.get(over, []):
             if item.expression == call:
-                return self.add(item.column)
-        made = Column(self.fresh(call.key), kind, nullable)
+                return self._stage.add(item.column)
+        made = Column(self._binding.fresh(call.key), kind, nullable)
         self._calls.setdefault(over, []).append(Item(made, call))
-        return self.add(made)
+        return self._stage.add(made)

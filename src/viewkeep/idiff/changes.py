@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import PRE, Expr, column, pre_name
-from viewkeep.algebra.nodes import ROW, Column, Item, Node, Project, Select, passing
+from viewkeep.algebra.nodes import Column, Item, Node, Project, Select, passing
+from viewkeep.algebra.script_nodes import ROW
 from viewkeep.algebra.types import STRING
 from viewkeep.idiff.diff import Diff
 

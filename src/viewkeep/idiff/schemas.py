@@ -52,12 +52,11 @@ def _lineage(node: Node, conditions: list[frozenset[str]]) -> Lineage:
         return {name: frozenset({name}) for name in node.names}
     if isinstance(node, Select):
         conditions.append(_origins(columns_of(node.predicate), below))
-    elif isinstance(node, (Join, OuterJoin, MarkJoin)) and node.condition is not None:
-        conditions.append(_origins(columns_of(node.condition), below))
+    elif isinstance(node, (Join, OuterJoin, MarkJoin)):
+        if node.condition is not None:
+            conditions.append(_origins(columns_of(node.condition), below))
         if isinstance(node, MarkJoin):
             below[node.mark.name] = frozenset()
-    elif isinstance(node, MarkJoin):
-        below[node.mark.name] = frozenset()
     elif isinstance(node, Window):
         conditions.append(_origins(node.looked_at, below))
         below.update({item.name: _origins(node.looked_at, below) for item in node.items})

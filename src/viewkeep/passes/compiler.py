@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.nodes import Limit, Node, Project, Scan, Window, passing, walk
@@ -29,6 +29,9 @@ PASSES: tuple[tuple[str, str], ...] = (
     ("compose", "after all rules fired: only then is it known what is read how often"),
     ("minimize", "last: it removes what composition put next to each other"),
 )
+
+# rules that compute anew what a change touches
+RECOMPUTING = frozenset({"RecomputeTouchedPartitions", "CompareFirstRows"})
 
 Present = Mapping[str, frozenset[str]]
 
@@ -110,6 +113,8 @@ class Compiled:
         if key not in self._scripts:
             rules = Instantiation(self.placement, self.strategy, self.update_sets, present, self.locates)
             script = minimize(compose(rules.run(), self.strategy))
+            recomputes = any(diff.rule in RECOMPUTING for _, diff in rules.fired)
+            script = replace(script, recomputes=recomputes)
             self._scripts[key] = script, tuple(rules.fired)
         return self._scripts[key]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from viewkeep.algebra.nodes import Node, Ref, rebuild, walk
+from viewkeep.algebra.nodes import Node, rebuild, walk
+from viewkeep.algebra.script_nodes import Ref
 from viewkeep.rules.context import Context
 from viewkeep.script.model import Apply, Let, Script
 

@@ -18,10 +18,10 @@ from viewkeep.algebra.nodes import (
     Project,
     Scan,
     Select,
-    Stored,
     UnionAll,
     Window,
 )
+from viewkeep.algebra.script_nodes import Stored
 from viewkeep.idiff.diff import Diff
 from viewkeep.passes.place_caches import Placement
 from viewkeep.rules import aggregate, join, limit, mark_join, outer_join, project, select, union_all, window

@@ -23,24 +23,20 @@ from viewkeep.algebra.expressions import (
 )
 from viewkeep.algebra.nodes import (
     Aggregate,
-    BaseDiff,
-    Empty,
     Item,
     Join,
     MarkJoin,
     Node,
     OuterJoin,
     Project,
-    Ref,
     Scan,
     Select,
-    SemiJoin,
-    Union,
     UnionAll,
     Window,
     passing,
     rebuild,
 )
+from viewkeep.algebra.script_nodes import BaseDiff, Empty, Ref, SemiJoin, Union
 from viewkeep.script.model import Let, Script
 
 Lets = Mapping[str, Node]

@@ -14,22 +14,17 @@ from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr, both, column, disjunction, pre_name
 from viewkeep.algebra.nodes import (
-    ROW,
     Aggregate,
     Column,
     Item,
-    LeftJoin,
     Measure,
     Node,
     Project,
-    Ref,
     Select,
-    SemiJoin,
-    Stored,
-    Union,
     passing,
     pre_column,
 )
+from viewkeep.algebra.script_nodes import ROW, LeftJoin, Ref, SemiJoin, Stored, Union
 from viewkeep.algebra.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Type, decimal
 from viewkeep.idiff.changes import KIND_COLUMN, diffs_of, literal, rows_after, rows_before
 from viewkeep.idiff.diff import Diff

@@ -16,7 +16,8 @@ from viewkeep.algebra.expressions import (
     pre_name,
     same,
 )
-from viewkeep.algebra.nodes import Item, Join, Node, Project, Select, SemiJoin, Union, passing, pre_column
+from viewkeep.algebra.nodes import Item, Join, Node, Project, Select, passing, pre_column
+from viewkeep.algebra.script_nodes import SemiJoin, Union
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.context import Context
 

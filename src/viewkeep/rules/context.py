@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from viewkeep.algebra.nodes import Node, Ref, Scan, SemiJoin, State, Stored, Union, walk
+from viewkeep.algebra.nodes import Node, Scan, State, walk
+from viewkeep.algebra.script_nodes import Ref, SemiJoin, Stored, Union
 from viewkeep.idiff.changes import rows_after
 from viewkeep.idiff.diff import Diff
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from viewkeep.algebra.expressions import Expr, column, columns_of, pre_name
-from viewkeep.algebra.nodes import Empty, Item, Join, Node, Project, Select, Union, passing, pre_column
+from viewkeep.algebra.nodes import Item, Join, Node, Project, Select, passing, pre_column
+from viewkeep.algebra.script_nodes import Empty, Union
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.compare import compare, reexamine, rename_ids
 from viewkeep.rules.context import Context

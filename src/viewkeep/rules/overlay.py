@@ -14,20 +14,8 @@ from viewkeep.algebra.expressions import (
     pre_name,
     same,
 )
-from viewkeep.algebra.nodes import (
-    ROW,
-    Column,
-    Item,
-    Join,
-    LeftJoin,
-    Node,
-    Project,
-    Select,
-    Stored,
-    Union,
-    passing,
-    pre_column,
-)
+from viewkeep.algebra.nodes import Column, Item, Join, Node, Project, Select, passing, pre_column
+from viewkeep.algebra.script_nodes import ROW, LeftJoin, Stored, Union
 from viewkeep.algebra.types import BIGINT, BOOLEAN
 from viewkeep.idiff.changes import KIND, KIND_COLUMN, is_kind, literal
 from viewkeep.idiff.diff import Diff

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from viewkeep.algebra.nodes import BaseDiff, Scan
+from viewkeep.algebra.nodes import Scan
+from viewkeep.algebra.script_nodes import BaseDiff
 from viewkeep.idiff.diff import Diff
 
 

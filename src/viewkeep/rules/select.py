@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from viewkeep.algebra.expressions import Expr, both, columns_of, is_not_true
-from viewkeep.algebra.nodes import Node, Select, SemiJoin, passing
+from viewkeep.algebra.nodes import Node, Select, passing
+from viewkeep.algebra.script_nodes import SemiJoin
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.compare import old_values, reexamine
 from viewkeep.rules.context import Context

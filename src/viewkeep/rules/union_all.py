@@ -23,14 +23,10 @@ def _of_union(node: UnionAll, number: int, diff: Diff) -> Diff:
         elif c.name.startswith(PRE) and c.name.removeprefix(PRE) in calls:
             old = calls[c.name.removeprefix(PRE)]
             items.append(Item(pre_column(node.by_name[old]), column(pre_name(c.name.removeprefix(PRE)))))
-    return Diff(
-        diff.kind,
-        tuple(calls[i] for i in diff.ids) if diff.kind != "insert" else node.ids,
-        tuple(n for n in node.names if n not in node.ids)
-        if diff.kind == "insert"
-        else tuple(calls[k] for k in diff.known),
-        Project(diff.query, tuple(items)),
-        frozenset(calls[c] for c in diff.changed),
-        diff.exact,
-        "PassThroughUnion",
-    )
+    query = Project(diff.query, tuple(items))
+    if diff.kind == "insert":
+        ids, known = node.ids, tuple(n for n in node.names if n not in node.ids)
+    else:
+        ids, known = tuple(calls[i] for i in diff.ids), tuple(calls[k] for k in diff.known)
+    changed = frozenset(calls[c] for c in diff.changed)
+    return Diff(diff.kind, ids, known, query, changed, diff.exact, "PassThroughUnion")

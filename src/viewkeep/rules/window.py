@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from viewkeep.algebra.nodes import Union, Window
+from viewkeep.algebra.nodes import Window
+from viewkeep.algebra.script_nodes import Union
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.compare import changed_images, compare_touched
 from viewkeep.rules.context import Context

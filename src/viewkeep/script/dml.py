@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr, conjunction
-from viewkeep.algebra.nodes import ROW, Node
+from viewkeep.algebra.nodes import Node
+from viewkeep.algebra.script_nodes import ROW
 from viewkeep.idiff.changes import KIND
 
 _TARGET, _DIFF = "v", "d"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from viewkeep.algebra.nodes import Node, Ref
+from viewkeep.algebra.nodes import Node
+from viewkeep.algebra.script_nodes import Ref
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.context import Target
 
@@ -36,6 +37,9 @@ class Script:
     targets: tuple[Target, ...]
     lets: tuple[Let, ...]
     applies: tuple[Apply, ...]
+
+    recomputes: bool = False
+    """Whether it computes the partitions or groups that a change touches anew, whatever the change is."""
 
     @property
     def by_name(self) -> Mapping[str, Let]:

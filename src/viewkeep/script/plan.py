@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr
-from viewkeep.algebra.nodes import ROW, Node, Ref, passing
+from viewkeep.algebra.nodes import Node, passing
+from viewkeep.algebra.script_nodes import ROW, Ref
 from viewkeep.rules.context import Target, by_kind
 from viewkeep.rules.overlay import union_rows
 from viewkeep.script import dml

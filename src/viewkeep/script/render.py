@@ -19,15 +19,11 @@ from viewkeep.algebra.expressions import (
     substitute,
 )
 from viewkeep.algebra.nodes import (
-    ROW,
     Aggregate,
-    BaseDiff,
     Column,
     Constant,
-    Empty,
     Item,
     Join,
-    LeftJoin,
     Limit,
     MarkJoin,
     Measure,
@@ -35,16 +31,13 @@ from viewkeep.algebra.nodes import (
     Order,
     OuterJoin,
     Project,
-    Ref,
     Scan,
     Select,
-    SemiJoin,
-    Stored,
-    Union,
     UnionAll,
     Window,
     walk,
 )
+from viewkeep.algebra.script_nodes import ROW, BaseDiff, Empty, LeftJoin, Ref, SemiJoin, Stored, Union
 from viewkeep.idiff.net import NET_KIND
 
 

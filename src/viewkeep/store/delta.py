@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,8 +50,8 @@ class State:
     rows: int
     refreshed: datetime | None = None
 
-    def metadata(self) -> str:
-        """As it stands in the commit of the rows."""
+    def metadata(self, report: Report) -> str:
+        """As it stands in the commit of the rows, with what is to be told of the refresh."""
         return json.dumps(
             {
                 "viewkeep": 1,
@@ -59,8 +59,21 @@ class State:
                 "table_ids": dict(self.table_ids),
                 "caches": dict(self.caches),
                 "refreshed": datetime.now(UTC).isoformat(timespec="seconds"),
+                "report": asdict(report),
             }
         )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a commit of rows says of its refresh. `started`: seconds since 1970; it ends with the commit."""
+
+    strategy: str
+    reason: str
+    started: float
+    changes_in: int = 0
+    diff_rows: int = 0
+    statements: int = 0
 
 
 def storage_name(view: str, target: str) -> str:
@@ -123,6 +136,42 @@ def history(session: Any, table: exp.Table, limit: int = 200) -> list[Any]:
     describe = f"DESCRIBE HISTORY {to_sql(table)} LIMIT {limit:d}"
     rows: list[Any] = session.sql(describe).collect()
     return rows
+
+
+# the columns of the history, with their types
+HISTORY = {
+    "view": "STRING",
+    "refreshed": "TIMESTAMP",
+    "versions": "STRING",
+    "strategy": "STRING",
+    "reason": "STRING",
+    "changes_in": "BIGINT",
+    "rows_changed": "BIGINT",
+    "diff_rows": "BIGINT",
+    "statements": "BIGINT",
+    "seconds": "DOUBLE",
+}
+
+
+def refreshes(session: Any, view: str) -> list[tuple[Any, ...]]:
+    """What the log of a view's rows tells of its refreshes, oldest first, with the columns of HISTORY."""
+    found: list[tuple[Any, ...]] = []
+    for entry in reversed(history(session, storage(view, "rows"), limit=1000)):
+        doc = _own(entry.userMetadata)
+        if doc is None or "report" not in doc or entry.operation == "RESTORE":
+            continue
+        report = Report(**doc["report"])
+        counts = (entry.operationMetrics or {}).items()
+        changed = sum(int(n) for name, n in counts if name in _CHANGED_ROWS)
+        seconds = max(entry.timestamp.timestamp() - report.started, 0.0)
+        found.append(
+            (view, entry.timestamp, json.dumps(doc["watermark"]), report.strategy, report.reason,
+             report.changes_in, changed, report.diff_rows, report.statements, round(seconds, 3))
+        )  # fmt: skip
+    return found
+
+
+_CHANGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numOutputRows")
 
 
 def load_state(session: Any, view: str, caches: tuple[str, ...]) -> State:

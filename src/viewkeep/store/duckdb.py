@@ -3,6 +3,7 @@
     meta    the format, and the number of the last logged statement
     views   one row a view: its definition and its watermark, the last statement that it shows
     tables  foreign keys, which DuckDB itself would enforce too eagerly to be declared there
+    history one row a refresh: when, to which versions, how, why, and what it took
     log:T   the modification log of base table T       view:V:rows, view:V:cache_1  what view V stores
 
 View, caches and watermark move in one transaction.
@@ -10,6 +11,8 @@ View, caches and watermark move in one transaction.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -19,9 +22,14 @@ from sqlglot import exp
 
 from viewkeep.capture.duckdb import SCHEMA, create_log, log_table
 from viewkeep.catalog.models import FORMAT, Table, View
+from viewkeep.chooser import Past
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.errors import CorruptCatalog
 from viewkeep.idiff.net import SEQ
+from viewkeep.results import Refresh
+
+# how many earlier refreshes of a view the chooser looks at
+REMEMBERED = 50
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,8 @@ class Store:
     """viewkeep's own tables in one DuckDB database."""
 
     def __init__(self, con: Any) -> None:
-        self._con = con
+        self.con = con
+        self._past: dict[str, list[Past]] = {}
         known = con.execute(
             "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'viewkeep' "
             "AND database_name = current_database()"
@@ -59,24 +68,29 @@ class Store:
         if not known:
             self._create()
         self._check()
+        self.con.execute(
+            "CREATE TABLE IF NOT EXISTS viewkeep.history (view VARCHAR, refreshed TIMESTAMP, "
+            "versions VARCHAR, strategy VARCHAR, reason VARCHAR, changes_in BIGINT, rows_changed BIGINT, "
+            "diff_rows BIGINT, statements BIGINT, seconds DOUBLE)"
+        )
 
     def _create(self) -> None:
-        self._con.execute("BEGIN")
-        self._con.execute("CREATE SCHEMA viewkeep")
-        self._con.execute("CREATE TABLE viewkeep.meta (key VARCHAR PRIMARY KEY, value BIGINT)")
-        self._con.execute("INSERT INTO viewkeep.meta VALUES ('format', ?), ('seq', 0)", [FORMAT])
-        self._con.execute(
+        self.con.execute("BEGIN")
+        self.con.execute("CREATE SCHEMA viewkeep")
+        self.con.execute("CREATE TABLE viewkeep.meta (key VARCHAR PRIMARY KEY, value BIGINT)")
+        self.con.execute("INSERT INTO viewkeep.meta VALUES ('format', ?), ('seq', 0)", [FORMAT])
+        self.con.execute(
             "CREATE TABLE viewkeep.views (name VARCHAR PRIMARY KEY, position BIGINT, doc VARCHAR, "
             "watermark BIGINT, refreshed TIMESTAMP)"
         )
-        self._con.execute("CREATE TABLE viewkeep.tables (name VARCHAR PRIMARY KEY, doc VARCHAR)")
-        self._con.execute("COMMIT")
+        self.con.execute("CREATE TABLE viewkeep.tables (name VARCHAR PRIMARY KEY, doc VARCHAR)")
+        self.con.execute("COMMIT")
 
     def _check(self) -> None:
         try:
-            row = self._con.execute("SELECT value FROM viewkeep.meta WHERE key = 'format'").fetchone()
-            self._con.execute("SELECT name, position, doc, watermark, refreshed FROM viewkeep.views LIMIT 0")
-            self._con.execute("SELECT name, doc FROM viewkeep.tables LIMIT 0")
+            row = self.con.execute("SELECT value FROM viewkeep.meta WHERE key = 'format'").fetchone()
+            self.con.execute("SELECT name, position, doc, watermark, refreshed FROM viewkeep.views LIMIT 0")
+            self.con.execute("SELECT name, doc FROM viewkeep.tables LIMIT 0")
         except duckdb.Error as problem:
             raise CorruptCatalog(
                 f"the schema viewkeep is not as viewkeep left it: {problem}",
@@ -92,20 +106,22 @@ class Store:
     # --- views ---
 
     def entries(self) -> list[Entry]:
-        rows = self._con.execute(
+        rows = self.con.execute(
             "SELECT doc, watermark, refreshed FROM viewkeep.views ORDER BY position"
         ).fetchall()
         return [Entry(View.from_json(doc), mark, when) for doc, mark, when in rows]
 
     def watermark(self, view: str) -> int:
-        row = self._con.execute(
-            "SELECT watermark FROM viewkeep.views WHERE name = ?", [view.lower()]
+        row = self.con.execute(
+            "SELECT watermark, (SELECT value FROM viewkeep.meta WHERE key = 'seq') FROM viewkeep.views "
+            "WHERE name = ?",
+            [view.lower()],
         ).fetchone()
         if row is None:
             raise CorruptCatalog(
                 f"view {view} is not registered any more", hint="was it dropped by another session?"
             )
-        if row[0] is None or row[0] > self.last_seq():
+        if row[0] is None or row[1] is None or row[0] > row[1]:
             raise CorruptCatalog(
                 f"the watermark of view {view} is {row[0]}, past the last logged statement",
                 hint=f"drop view {view} and create it again; base tables are not affected",
@@ -113,25 +129,54 @@ class Store:
         return int(row[0])
 
     def add_view(self, view: View, watermark: int) -> None:
-        self._con.execute(
+        self.con.execute(
             "INSERT INTO viewkeep.views SELECT ?, coalesce(max(position), 0) + 1, ?, ?, "
             "now()::TIMESTAMP FROM viewkeep.views",
             [view.name.lower(), view.to_json(), watermark],
         )
 
     def move_watermark(self, view: str, watermark: int) -> None:
-        self._con.execute(
+        self.con.execute(
             "UPDATE viewkeep.views SET watermark = ?, refreshed = now()::TIMESTAMP WHERE name = ?",
             [watermark, view.lower()],
         )
 
     def remove_view(self, view: str) -> None:
-        self._con.execute("DELETE FROM viewkeep.views WHERE name = ?", [view.lower()])
+        self.con.execute("DELETE FROM viewkeep.views WHERE name = ?", [view.lower()])
+        self.con.execute("DELETE FROM viewkeep.history WHERE lower(view) = ?", [view.lower()])
+        self._past.pop(view.lower(), None)
+
+    # --- the history ---
+
+    def remember(self, done: Refresh, versions: Mapping[str, int]) -> None:
+        """Notes a refresh."""
+        past = self._noted(done.view)
+        if done.strategy != "none":
+            past.append(Past(done.strategy, done.changes_in, done.seconds))
+        self.con.execute(
+            "INSERT INTO viewkeep.history VALUES (?, now()::TIMESTAMP, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [done.view, json.dumps(versions), done.strategy, done.reason, done.changes_in, done.rows_changed,
+             done.diff_rows, done.statements, done.seconds],
+        )  # fmt: skip
+
+    def past(self, view: str) -> Sequence[Past]:
+        """The last refreshes that did something, oldest first."""
+        return self._noted(view)[-REMEMBERED:]
+
+    def _noted(self, view: str) -> list[Past]:
+        if view.lower() not in self._past:
+            rows = self.con.execute(
+                "SELECT strategy, changes_in, seconds FROM viewkeep.history "
+                "WHERE lower(view) = ? AND strategy <> 'none' ORDER BY rowid",
+                [view.lower()],
+            ).fetchall()
+            self._past[view.lower()] = [Past(*row) for row in rows[-REMEMBERED:]]
+        return self._past[view.lower()]
 
     # --- the log ---
 
     def last_seq(self) -> int:
-        row = self._con.execute("SELECT value FROM viewkeep.meta WHERE key = 'seq'").fetchone()
+        row = self.con.execute("SELECT value FROM viewkeep.meta WHERE key = 'seq'").fetchone()
         if row is None or row[0] is None:
             raise CorruptCatalog(
                 "the number of the last logged statement is lost",
@@ -142,12 +187,12 @@ class Store:
 
     def next_seq(self) -> int:
         seq = self.last_seq() + 1
-        self._con.execute("UPDATE viewkeep.meta SET value = ? WHERE key = 'seq'", [seq])
+        self.con.execute("UPDATE viewkeep.meta SET value = ? WHERE key = 'seq'", [seq])
         return seq
 
     def start_log(self, table: Table) -> None:
         """A log with all columns of the table, those included that were added since it was started."""
-        create_log(self._con, table)
+        create_log(self.con, table)
         there = {name.lower() for name in self._log_columns(table.name)}
         for column in table.columns:
             if column.name.lower() not in there:
@@ -155,7 +200,7 @@ class Store:
                     this=exp.to_identifier(column.name, quoted=True), kind=column.type.sql()
                 )
                 alter = exp.Alter(this=log_table(table.name), kind="TABLE", actions=[definition])
-                self._con.execute(to_sql(alter))
+                self.con.execute(to_sql(alter))
 
     def logged(self, table: Table) -> Table:
         """A table with the columns that its log has: no view reads others."""
@@ -163,38 +208,38 @@ class Store:
         return replace(table, columns=tuple(c for c in table.columns if c.name.lower() in there))
 
     def _log_columns(self, table: str) -> list[str]:
-        rows = self._con.execute(
+        rows = self.con.execute(
             "SELECT name FROM pragma_table_info(?)", [to_sql(log_table(table))]
         ).fetchall()
         return [name for (name,) in rows]
 
     def stop_log(self, table: str) -> None:
-        self._con.execute(to_sql(exp.Drop(tables=[log_table(table)], kind="TABLE", exists=True)))
+        self.con.execute(to_sql(exp.Drop(tables=[log_table(table)], kind="TABLE", exists=True)))
 
     def pending(self, table: str, after: int) -> int:
         """How many events of a table lie past a watermark."""
         query = exp.select(exp.Count(this=exp.Star())).from_(log_table(table)).where(_past(after))
-        return int(self._con.execute(to_sql(query)).fetchone()[0])
+        return int(self.con.execute(to_sql(query)).fetchone()[0])
 
     def trim_log(self, table: str, upto: int) -> None:
         """Forgets events that every view that reads the table has seen."""
         seen = exp.LTE(this=_seq(), expression=exp.Literal.number(upto))
-        self._con.execute(to_sql(exp.Delete(this=log_table(table), where=exp.Where(this=seen))))
+        self.con.execute(to_sql(exp.Delete(this=log_table(table), where=exp.Where(this=seen))))
 
     # --- tables ---
 
     def table_doc(self, name: str) -> Table | None:
-        row = self._con.execute("SELECT doc FROM viewkeep.tables WHERE name = ?", [name.lower()]).fetchone()
+        row = self.con.execute("SELECT doc FROM viewkeep.tables WHERE name = ?", [name.lower()]).fetchone()
         return Table.from_json(row[0]) if row else None
 
     def save_table(self, table: Table) -> None:
-        self._con.execute(
+        self.con.execute(
             "INSERT OR REPLACE INTO viewkeep.tables VALUES (?, ?)",
             [table.name.lower(), table.to_json()],
         )
 
     def remove_table(self, name: str) -> None:
-        self._con.execute("DELETE FROM viewkeep.tables WHERE name = ?", [name.lower()])
+        self.con.execute("DELETE FROM viewkeep.tables WHERE name = ?", [name.lower()])
 
 
 def _seq() -> exp.Column:

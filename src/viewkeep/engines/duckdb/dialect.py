@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from viewkeep.algebra.expressions import rewritten
 from viewkeep.engines.duckdb.functions import spell
-from viewkeep.frontend.typing import QUOTIENT
+from viewkeep.frontend.typed import QUOTIENT
 
 
 def to_sql(tree: exp.Expr, pretty: bool = False) -> str:

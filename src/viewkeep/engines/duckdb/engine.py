@@ -13,15 +13,15 @@ import duckdb
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import pre_name
-from viewkeep.algebra.nodes import Scan, State
-from viewkeep.capture.duckdb import base_table, log_table, run_captured
+from viewkeep.capture.duckdb import base_table, run_captured
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.duckdb.dialect import to_sql
+from viewkeep.engines.duckdb.names import AsOf, DuckDBNames
+from viewkeep.engines.duckdb.refresh import Refresher, waiting_rows
 from viewkeep.engines.duckdb.session import Session
-from viewkeep.engines.initial import fill_queries, shown
-from viewkeep.engines.report import check_tables, kinds_present, refreshed, verification
+from viewkeep.engines.initial import shown
+from viewkeep.engines.report import check_tables, refreshed, verification
 from viewkeep.errors import (
     AlreadyExists,
     CorruptCatalog,
@@ -34,61 +34,15 @@ from viewkeep.errors import (
     WarehouseHeld,
 )
 from viewkeep.frontend.functions import UserFunction
-from viewkeep.idiff.changes import KIND
-from viewkeep.idiff.net import NET_KIND, SEQ, labels, net_changes, summary
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
-from viewkeep.script.model import Script
 from viewkeep.script.plan import Statements, statements
 from viewkeep.script.render import Renderer
-from viewkeep.store.duckdb import Store, index_on, target_table
-
-# aliases that no column has: in a subquery b.k would be taken for a field of a column b
-BASE, NET = "viewkeep_base", "viewkeep_net"
-# fewer rows are scanned faster than an index is kept
-WORTH_AN_INDEX = 10_000
-_TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
+from viewkeep.store.duckdb import Store, target_table
 
 
-class DuckDBNames:
-    """Where the leaves of a plan are, for one view."""
-
-    row = "rowid"
-
-    def __init__(self, view: str, tables: Sequence[Table]) -> None:
-        self._view = view
-        self._tables = {table.name: table for table in tables}
-
-    def table(self, scan: Scan) -> exp.Expr:
-        """The table as it is, or as it was: without the rows that changed, with what they were."""
-        if scan.state == "post":
-            return base_table(scan.table)
-        table = self._tables[scan.table]
-        same = exp.select(exp.Literal.number(1)).from_(exp.alias_(self.net(scan.table), NET, table=True))
-        for key in table.key:
-            same = same.where(exp.EQ(this=_of(NET, key), expression=_of(BASE, key)))
-        names = [base for _, base in scan.fields]
-        kept = (
-            exp.select(*(_of(BASE, n) for n in names))
-            .from_(exp.alias_(base_table(scan.table), BASE, table=True))
-            .where(exp.Not(this=exp.Exists(this=same)))
-        )
-        old = exp.select(
-            *(exp.alias_(_bare(n if n in table.key else pre_name(n)), n, quoted=True) for n in names)
-        )
-        old = old.from_(self.net(scan.table)).where(
-            exp.NEQ(this=_bare(NET_KIND), expression=exp.Literal.string("insert"))
-        )
-        return exp.Subquery(this=exp.Union(this=kept, expression=old, distinct=False))
-
-    def net(self, table: str) -> exp.Expr:
-        return exp.table_(f"viewkeep:net:{table.lower()}", quoted=True)
-
-    def ref(self, name: str) -> exp.Expr:
-        return exp.table_(f"viewkeep:{name}", quoted=True)
-
-    def stored(self, target: str) -> exp.Expr:
-        return target_table(self._view, target)
+def _silent(_: str) -> None:
+    """Progress that nobody watches."""
 
 
 class DuckDBEngine:
@@ -97,6 +51,7 @@ class DuckDBEngine:
     name = "duckdb"
     dialect = "duckdb"
     locates = True
+    maintains_eagerly = True
 
     def __init__(self, path: str) -> None:
         try:
@@ -109,14 +64,13 @@ class DuckDBEngine:
                 ) from problem
             raise EngineError(f"{path} cannot be opened: {problem}", hint="check the path") from problem
         self._lock = threading.RLock()
-        self._prepared: dict[
-            tuple[str, int], tuple[Script, list[tuple[str, Any]], list[tuple[str, Any]]]
-        ] = {}
         try:
             self._store = Store(self._con)
         except ViewkeepError:
             self._con.close()
             raise
+        self._refresher = Refresher(self._store)
+        self._checked_at: dict[str, int] = {}
 
     def close(self) -> None:
         self._con.close()
@@ -218,7 +172,8 @@ class DuckDBEngine:
 
     # --- the user's statements ---
 
-    def run_dml(self, tree: exp.Expr, text: str) -> Result:
+    def run_dml(self, tree: exp.Expr, text: str, eager: Sequence[tuple[View, Compiled]] = ()) -> Result:
+        self._check_tables([view for view, _ in eager])
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         name = self.qualify(".".join(part.name for part in target.parts))
         table = self.find_table(name)
@@ -229,6 +184,7 @@ class DuckDBEngine:
                 if self._is_tracked(table.name):
                     logged = self._store.logged(table)
                     count = run_captured(self._con, tree, logged, self._store.next_seq())
+                    self._maintain(eager, "", _silent)
                 else:
                     count = int(self._con.execute(to_sql(tree)).fetchone()[0])
             except duckdb.Error as problem:
@@ -317,6 +273,7 @@ class DuckDBEngine:
                 f"{view.name} exists already", hint="DROP MATERIALIZED VIEW or DROP TABLE it first"
             )
         names = DuckDBNames(view.name, view.tables)
+        started = time.perf_counter()
         with self._transaction():
             try:
                 if replacing is not None:
@@ -325,14 +282,17 @@ class DuckDBEngine:
                     whole = self.find_table(table.name)
                     assert whole is not None  # the view was bound to it just now
                     self._store.start_log(whole)  # all columns: the next view may use others
-                rows = self._fill(view, compiled, names, progress)
+                rows = self._refresher.fill(view, compiled, progress)
                 body = shown(compiled, names)
                 self._con.execute(
                     to_sql(exp.Create(this=base_table(view.name), kind="VIEW", expression=body))
                 )
             except duckdb.Error as problem:
                 raise self._translated(problem) from problem
-            self._store.add_view(view, self._store.last_seq())
+            now = self._store.last_seq()
+            self._store.add_view(view, now)
+            created = refreshed(view, "full", "created", started, rows_changed=rows, statements=1)
+            self._store.remember(created, {table.name: now for table in view.tables})
         return rows
 
     def _exists(self, name: str) -> bool:
@@ -343,19 +303,6 @@ class DuckDBEngine:
                 [name.rpartition(".")[2]],
             ).fetchone()
         return bool(row[0])
-
-    def _fill(self, view: View, compiled: Compiled, names: DuckDBNames, progress: Progress) -> int:
-        """Computes every target from scratch; the number of the view's rows."""
-        rows = 0
-        for target, query in fill_queries(compiled, names):
-            progress(f"computing {target.role} {target.name} of {view.name}")
-            create = exp.Create(
-                this=target_table(view.name, target.name), kind="TABLE", replace=True, expression=query
-            )
-            rows = int(self._con.execute(to_sql(create)).fetchone()[0])
-            for column in compiled.lookups()[target.name] if rows >= WORTH_AN_INDEX else ():
-                self._con.execute(to_sql(index_on(view.name, target.name, column)))
-        return rows
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
         with self._transaction():
@@ -379,99 +326,32 @@ class DuckDBEngine:
     def refresh_together(
         self, views: Sequence[tuple[View, Compiled]], full: bool, progress: Progress
     ) -> list[Refresh]:
-        for view, _ in views:
-            check_tables(view, self.find_table)
+        self._check_tables([view for view, _ in views])
         try:
             with self._transaction():
-                upto = self._store.last_seq()
-                done = [self._refresh(view, made, full, upto, progress) for view, made in views]
-                self._trim({table.name for view, _ in views for table in view.tables})
+                return self._maintain(views, "asked for" if full else "", progress)
         except duckdb.Error as problem:
             raise self._translated(problem) from problem
+
+    def _maintain(
+        self, views: Sequence[tuple[View, Compiled]], full: str, progress: Progress
+    ) -> list[Refresh]:
+        """Brings views to the end of the log, in the transaction that is open."""
+        upto = self._store.last_seq()
+        done, seen = [], set()
+        for view, compiled in views:
+            refresh, tables = self._refresher.refresh(view, compiled, full, upto, progress)
+            done.append(refresh)
+            seen |= tables
+        self._refresher.trim(seen)
         return done
 
-    def _refresh(self, view: View, compiled: Compiled, full: bool, upto: int, progress: Progress) -> Refresh:
-        started = time.perf_counter()
-        names = DuckDBNames(view.name, view.tables)
-        if full:
-            rows = self._fill(view, compiled, names, progress)
-            self._store.move_watermark(view.name, upto)
-            return refreshed(view, "full", "asked for", started, rows_changed=rows, statements=1)
-        present, counts = self._net(view, names, self._store.watermark(view.name), upto)
-        self._store.move_watermark(view.name, upto)
-        if not any(present.values()):
-            return refreshed(view, "none", "no base table changed", started)
-        script = compiled.script(present)
-        changed, diff_rows, ran = self._run(view, script, names)
-        return refreshed(
-            view, compiled.strategy, counts, started,
-            rows_changed=changed, diff_rows=diff_rows, statements=ran,
-        )  # fmt: skip
-
-    def _net(
-        self, view: View, names: DuckDBNames, after: int, upto: int
-    ) -> tuple[dict[str, frozenset[str]], dict[str, dict[str, int]]]:
-        """Combines the log of each table into net changes; which kinds of change there are, and how many."""
-        present: dict[str, frozenset[str]] = {}
-        counts: dict[str, dict[str, int]] = {}
-        for table in view.tables:
-            if after == upto or not self._store.pending(table.name, after):
-                continue
-            self._temporary(names.net(table.name), net_changes(table, _events(table.name, after)))
-            row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
-            found = {label: int(n) for label, n in zip(labels(table), row, strict=True) if n}
-            present[table.name], counts[table.name] = kinds_present(found)
-        return present, counts
-
-    def _temporary(self, name: exp.Expr, query: exp.Query) -> int:
-        create = exp.Create(
-            this=name, kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query
-        )
-        return int(self._con.execute(to_sql(create)).fetchone()[0])
-
-    def _run(self, view: View, script: Script, names: DuckDBNames) -> tuple[int, int, int]:
-        """Computes all relations, then applies; rows changed in the view, its diff rows, DML statements."""
-        computes, changes = self._prepare(view, script, names)
-        sizes: dict[str, int] = {}
-        diff_rows = 0
-        for sql, compute in computes:
-            if compute.unless_empty is not None and not sizes[compute.unless_empty]:
-                sql = compute.empty
-            sizes[compute.name] = int(self._con.execute(sql).fetchone()[0])
-            diff_rows += sizes[compute.name] if compute.is_view_diff else 0
-        kinds = {
-            source: self._kinds(names.ref(source))
-            for source in {change.source for _, change in changes if change.among}
-            if sizes[source]
-        }
-        changed = ran = 0
-        for sql, change in changes:
-            if change.kind in kinds.get(change.source, ()) if change.among else sizes[change.source]:
-                count = int(self._con.execute(sql).fetchone()[0])
-                ran += 1
-                changed += count if change.target.role == "view" else 0
-        return changed, diff_rows, ran
-
-    def _kinds(self, changes: exp.Expr) -> set[str]:
-        """Which kinds of change a change relation holds."""
-        query = exp.select(_bare(KIND)).distinct().from_(changes)
-        return {kind for (kind,) in self._con.execute(to_sql(query)).fetchall()}
-
-    def _prepare(self, view: View, script: Script, names: DuckDBNames) -> Any:
-        key = (view.name, id(script))
-        if key not in self._prepared:
-            made = statements(script, names)
-            computes = [(_create_sql(names, c.name, c.query), _Step(c, names)) for c in made.computes]
-            changes = [(to_sql(c.statement), c) for c in made.changes]
-            self._prepared[key] = script, computes, changes
-        return self._prepared[key][1:]
-
-    def _trim(self, tables: set[str]) -> None:
-        entries = self._store.entries()
-        for table in tables:
-            marks = [e.watermark for e in entries if any(x.name == table for x in e.view.tables)]
-            if marks:
-                self._store.trim_log(table, min(marks))
+    def _check_tables(self, views: Sequence[View]) -> None:
+        """Once after each change of the catalog: nobody else can change it while the file is open here."""
+        for view in views:
+            if self._checked_at.get(view.name) != self._con.catalog_version:
+                check_tables(view, self.find_table)
+                self._checked_at[view.name] = self._con.catalog_version
 
     # --- telling ---
 
@@ -482,9 +362,9 @@ class DuckDBEngine:
             names = DuckDBNames(view.name, whole)
             after, upto = self._store.watermark(view.name), self._store.last_seq()
             # the query as the user wrote it may name columns that the maintained plan has pruned
-            present, _ = self._net(replace(view, tables=whole), names, after, upto)
+            present, _ = self._refresher.pending(replace(view, tables=whole), after, upto)
             changed = frozenset(name for name, kinds in present.items() if kinds)
-            recomputed = Renderer(_AsOf(names, changed)).query(compiled.to_verify())
+            recomputed = Renderer(AsOf(names, changed)).query(compiled.to_verify())
             return verification(
                 view.name,
                 compiled,
@@ -501,15 +381,14 @@ class DuckDBEngine:
         entry = next(e for e in self._store.entries() if e.view.name == view.name)
         count = exp.select(exp.Count(this=exp.Star())).from_(base_table(view.name))
         rows = int(self._con.execute(to_sql(count)).fetchone()[0])
-        pending = sum(self._waiting(table, entry.watermark) for table in view.tables)
+        pending = sum(waiting_rows(self._con, table, entry.watermark) for table in view.tables)
         versions = {table.name: entry.watermark for table in view.tables}
         return Standing(rows, pending, entry.refreshed, versions)
 
-    def _waiting(self, table: Table, after: int) -> int:
-        """How many rows of a table changed past a watermark, each counted once."""
-        net = exp.Subquery(this=net_changes(table, _events(table.name, after)), alias="net")
-        count = exp.select(exp.Count(this=exp.Star())).from_(net)
-        return int(self._con.execute(to_sql(count)).fetchone()[0])
+    def history(self) -> Result:
+        columns = "view, refreshed, versions, strategy, reason, changes_in, rows_changed, diff_rows, "
+        cursor = self._checked(f"SELECT {columns}statements, seconds FROM viewkeep.history ORDER BY rowid")
+        return Result("select", tuple(d[0] for d in cursor.description), tuple(cursor.fetchall()))
 
     def sql(self, tree: exp.Expr, pretty: bool = False) -> str:
         return to_sql(tree, pretty)
@@ -525,57 +404,6 @@ class DuckDBEngine:
         return steps
 
 
-def _events(table: str, after: int) -> exp.Select:
-    past = exp.GT(this=_bare(SEQ), expression=exp.Literal.number(after))
-    return exp.select("*").from_(log_table(table)).where(past)
-
-
-class _Step:
-    """What the runner needs to know of a compute step."""
-
-    def __init__(self, compute: Any, names: DuckDBNames) -> None:
-        self.name = compute.name
-        self.unless_empty = compute.unless_empty
-        self.is_view_diff = compute.is_view_diff
-        none = exp.select("*").from_(exp.Subquery(this=compute.query.copy(), alias="q"))
-        self.empty = (
-            _create_sql(names, compute.name, none.where(exp.false()))
-            if compute.unless_empty is not None
-            else ""
-        )
-
-
-class _AsOf:
-    """Base tables as a view shows them: where they changed since, as they were."""
-
-    row = DuckDBNames.row
-
-    def __init__(self, names: DuckDBNames, changed: frozenset[str]) -> None:
-        self._names = names
-        self._changed = changed
-
-    def table(self, scan: Scan) -> exp.Expr:
-        state: State = "pre" if scan.table in self._changed else "post"
-        return self._names.table(replace(scan, state=state))
-
-    def net(self, table: str) -> exp.Expr:
-        return self._names.net(table)
-
-    def ref(self, name: str) -> exp.Expr:
-        return self._names.ref(name)
-
-    def stored(self, target: str) -> exp.Expr:
-        return self._names.stored(target)
-
-
-def _create_sql(names: DuckDBNames, name: str, query: exp.Query) -> str:
-    return to_sql(
-        exp.Create(
-            this=names.ref(name), kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query
-        )
-    )
-
-
 def _parse_type(name: str) -> t.Type | None:
     if name in ("HUGEINT", "UHUGEINT", "FLOAT") or name.startswith(("U", "STRUCT", "MAP")) or "[" in name:
         return None
@@ -586,11 +414,3 @@ def _parse_type(name: str) -> t.Type | None:
 
 def _identifier(name: str) -> exp.Identifier:
     return exp.to_identifier(name, quoted=True)
-
-
-def _bare(name: str) -> exp.Column:
-    return exp.Column(this=_identifier(name))
-
-
-def _of(alias: str, name: str) -> exp.Column:
-    return exp.Column(this=_identifier(name), table=exp.to_identifier(alias))

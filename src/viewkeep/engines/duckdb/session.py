@@ -15,6 +15,10 @@ from typing import Any
 import duckdb
 from duckdb.func import SPECIAL
 
+# how statements begin that change no table's definition, as viewkeep writes them; others may
+_LEAVES_CATALOG = ("SELECT ", "INSERT ", "UPDATE ", "DELETE ", "BEGIN", "COMMIT", "ROLLBACK",
+                   "CREATE OR REPLACE TEMPORARY TABLE ")  # fmt: skip
+
 
 class Rows:
     """A finished result."""
@@ -40,10 +44,14 @@ class Session:
         # a join with so few rows looks them up in the other side's index, where there is one
         self._con.execute("SET dynamic_or_filter_threshold = 1000")
         self._lock = threading.RLock()
+        self.catalog_version = 0
+        """Another number after each statement that may have changed what tables and columns there are."""
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> Rows:
         """Runs a statement and reads its result."""
         with self._lock:
+            if not sql.startswith(_LEAVES_CATALOG):
+                self.catalog_version += 1
             return Rows(self._con.execute(sql, parameters))
 
     def arrow(self, sql: str) -> Any:

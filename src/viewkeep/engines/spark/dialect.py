@@ -7,7 +7,7 @@ from sqlglot import exp
 from viewkeep.algebra.expressions import rewritten
 from viewkeep.errors import Unsupported
 from viewkeep.frontend.functions import CAST, PREFIX, SPARK_NAMES, TRY_CAST
-from viewkeep.frontend.typing import QUOTIENT
+from viewkeep.frontend.typed import QUOTIENT
 
 # Spark rounds a quotient to the digits its result type has room for, then we cast. That is one rounding in
 # effect while the count is below ten to the power of the digits that the first keeps more than the second.

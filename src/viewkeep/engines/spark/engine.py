@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -17,14 +18,16 @@ from sqlglot import exp
 from viewkeep.algebra import types as t
 from viewkeep.capture.delta import net_of_feed, read_feed
 from viewkeep.catalog.models import Table, TableColumn, View
+from viewkeep.chooser import Choice, Facts, choose
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.initial import fill_queries, shown
-from viewkeep.engines.report import check_tables, refreshed, verification
+from viewkeep.engines.report import Counts, check_tables, refreshed, total, verification
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
+from viewkeep.engines.spark.history import History, reads_history, with_history
 from viewkeep.engines.spark.names import SparkNames, pinned, temporary, versioned
-from viewkeep.engines.spark.refresh import SMALL_JOBS, Refresher, Together
+from viewkeep.engines.spark.refresh import SMALL_JOBS, Outcome, Refresher, Together
 from viewkeep.engines.spark.tables import BaseTables, type_of
 from viewkeep.errors import (
     AlreadyExists,
@@ -40,6 +43,8 @@ from viewkeep.idiff.net import NET_KIND
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 from viewkeep.script import dml
+from viewkeep.script.cost import Sizes, rows_of_plan, rows_read
+from viewkeep.script.model import Script
 from viewkeep.script.plan import statements
 from viewkeep.script.render import Renderer
 from viewkeep.store import delta
@@ -49,6 +54,10 @@ _MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.c
             "spark.sql.decimalOperations.allowPrecisionLoss")  # fmt: skip
 
 
+# seconds that a statement takes however little it reads: planning it, and Delta's commit
+STATEMENT = 0.3
+
+
 class SparkEngine:
     """The tables and views of a Spark session. Work of viewkeep's own runs in a sister session, so that its
     settings and temporary views never show in the user's."""
@@ -56,6 +65,7 @@ class SparkEngine:
     name = "spark"
     dialect = "spark"
     locates = False
+    maintains_eagerly = False
 
     def __init__(self, session: Any) -> None:
         self._user = session
@@ -63,6 +73,8 @@ class SparkEngine:
         self._lock = threading.RLock()
         self._states: dict[str, delta.State] = {}
         self._seen: dict[str, str] = {}
+        self._history = History(self._session)
+        self._sizes: dict[str, int] = {}
         self._views: list[View] | None = None
         self._tables = BaseTables(self._session)
         self._refresher = Refresher(self._session, self._tables)
@@ -118,12 +130,14 @@ class SparkEngine:
 
     # --- the user's statements ---
 
-    def run_dml(self, tree: exp.Expr, text: str) -> Result:
+    def run_dml(self, tree: exp.Expr, text: str, eager: Sequence[tuple[View, Compiled]] = ()) -> Result:
         rows = self._checked(text).collect()
         count = rows[0][0] if rows and len(rows[0]) else None
         return Result("dml", message=f"{count} rows" if count is not None else "done", detail=count)
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
+        if reads_history(tree):
+            text = to_sql(with_history(tree, self.history().rows))
         frame = self._checked(text)
         try:
             rows = tuple(tuple(row) for row in frame.collect())
@@ -203,7 +217,8 @@ class SparkEngine:
                 self._unique.add(checked)
         with self._lock:
             try:
-                rows = self._fill(view, compiled, progress, replacing=replacing is not None)
+                report = delta.Report("full", "created", time.time(), 0, 0, len(compiled.placement.targets))
+                rows = self._fill(view, compiled, report, progress, replacing=replacing is not None)
             except BaseException as problem:
                 self._states.pop(view.name, None)
                 if replacing is None:
@@ -236,7 +251,9 @@ class SparkEngine:
     def _dropped(self, database: str, table: str) -> None:
         """A table of viewkeep's is gone from the catalog; engines that own its files remove them."""
 
-    def _fill(self, view: View, compiled: Compiled, progress: Progress, replacing: bool) -> int:
+    def _fill(
+        self, view: View, compiled: Compiled, report: delta.Report, progress: Progress, replacing: bool
+    ) -> int:
         """Computes every target at the newest versions, caches first; the rows' commit registers all."""
         ids = {table.name: self._tables.identity(table.name) for table in view.tables}
         watermark = {table.name: self._tables.newest(table.name) for table in view.tables}
@@ -254,7 +271,7 @@ class SparkEngine:
                 writer = writer.tableProperty(delta.VIEW_PROPERTY, view.to_json())
                 writer = writer.tableProperty(delta.SHOWN_PROPERTY, self._shown_sql(view, compiled))
                 writer = writer.tableProperty(delta.ID_PROPERTY, str(uuid.uuid4()))
-            with delta.creating(self._session, state.metadata() if is_view else ""):
+            with delta.creating(self._session, state.metadata(report) if is_view else ""):
                 (writer.createOrReplace if replacing else writer.create)()
             if not is_view:
                 caches[target.name] = delta.last_version(self._session)
@@ -283,6 +300,7 @@ class SparkEngine:
                 self._session.sql(to_sql(exp.Drop(tables=[table], kind="TABLE", exists=True)))
                 self._dropped(delta.DATABASE, delta.storage_name(view.name, target.name))
             self._states.pop(view.name, None)
+            self._history.forget(view)
             self._views = None
 
     # --- refresh ---
@@ -317,29 +335,63 @@ class SparkEngine:
         try:
             with self._counting() as jobs:
                 if full:
-                    for table in view.tables:
-                        self._tables.start_feed(table)
-                        self._tables.check_unique(table)
-                    rows = self._fill(view, compiled, progress, replacing=True)
-                    commits = len(compiled.placement.targets)
-                    more: dict[str, Any] = {"rows_changed": rows, "statements": commits, "commits": commits}
-                    strategy: str = "full"
-                    reason: Any = "asked for"
+                    outcome = Outcome("full", "asked for", {}, None)
                 else:
                     progress(f"reading where {view.name} stands")
                     state = self._state(view, compiled)
                     self._check_identity(view, state)
-                    outcome = self._refresher.refresh(view, compiled, state, progress)
+                    choosing = partial(self._choose, view, compiled)
+                    outcome = self._refresher.refresh(view, compiled, state, choosing, progress)
+                if outcome.strategy == "full":
+                    outcome = self._recompute(view, compiled, outcome, progress)
+                elif outcome.state is not None:
                     self._remember(view, outcome.state)
-                    strategy, reason = outcome.strategy, outcome.reason
-                    more = dict(outcome.counts)
-            return refreshed(view, strategy, reason, started, jobs=jobs(), **more)
+            done = refreshed(view, outcome.strategy, outcome.reason, started, jobs=jobs(), **outcome.counts)
+            self._history.note(done)
+            return done
         except PySparkException as problem:
             self._states.pop(view.name, None)
             raise translated(problem) from problem
         except BaseException:
             self._states.pop(view.name, None)  # what was committed is read back next time
             raise
+
+    def _recompute(self, view: View, compiled: Compiled, asked: Outcome, progress: Progress) -> Outcome:
+        for table in view.tables:
+            self._tables.start_feed(table)
+            self._tables.check_unique(table)
+        commits = len(compiled.placement.targets)
+        changes = asked.counts.get("changes_in", 0)
+        report = delta.Report("full", asked.reason, time.time(), changes, 0, commits)
+        rows = self._fill(view, compiled, report, progress, replacing=True)
+        counts = {"rows_changed": rows, "statements": commits, "commits": commits, "changes_in": changes}
+        return replace(asked, counts=counts)
+
+    # --- choosing ---
+
+    def _choose(self, view: View, compiled: Compiled, script: Script, counts: Counts) -> Choice:
+        if view.policy != "auto":
+            return choose(view.policy, compiled.strategy, Facts(total(counts), 0, 0, 0, 0, ()))
+        tables = {table.name: self._rows_of(table.name) for table in view.tables}
+        sizes = Sizes(tables, {}, lambda leaf, column: False)  # files are scanned, whatever is looked for
+        facts = Facts(
+            total(counts),
+            sum(tables.values()),
+            rows_of_plan(compiled.plan, sizes),
+            rows_read(script, sizes),
+            STATEMENT * (len(script.lets) + len(script.applies)),
+            self._history.past(view),
+        )
+        return choose(view.policy, compiled.strategy, facts)
+
+    def _rows_of(self, table: str) -> int:
+        """The rows of a table when it was first asked for, which Delta knows without reading them."""
+        if table not in self._sizes:
+            self._sizes[table] = int(self._session.table(table).count())
+        return self._sizes[table]
+
+    def history(self) -> Result:
+        return Result("select", tuple(delta.HISTORY), self._history.rows(self.views()))
 
     def _check_identity(self, view: View, state: delta.State) -> None:
         for table in view.tables:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 from pyspark.errors import PySparkException
 from sqlglot import exp
 
-from viewkeep.algebra.nodes import Node, Ref, Stored, passing
+from viewkeep.algebra.nodes import Node, passing
+from viewkeep.algebra.script_nodes import Ref, Stored
 from viewkeep.capture.delta import net_of_feed, read_feed, summary_of
 from viewkeep.catalog.models import Table, View
+from viewkeep.chooser import Choice
 from viewkeep.engines.contract import Progress
-from viewkeep.engines.report import kinds_present
+from viewkeep.engines.report import Counts, kinds_present, told, total
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import first_line
 from viewkeep.engines.spark.names import SparkNames, bare, temporary
@@ -47,6 +50,8 @@ class _Run:
     local: dict[str, Any] = field(default_factory=dict)
     persisted: list[Any] = field(default_factory=list)
     commits: int = 0
+    counts: Counts = field(default_factory=dict)
+    report: delta.Report = field(default_factory=lambda: delta.Report("none", "", time.time()))
 
 
 @dataclass
@@ -62,9 +67,9 @@ class Outcome:
     """What a refresh did: strategy and reason as they are reported, counts, and the view's state now."""
 
     strategy: str
-    reason: str | Mapping[str, Mapping[str, int]]
+    reason: str
     counts: Mapping[str, int]
-    state: delta.State
+    state: delta.State | None
 
 
 class Refresher:
@@ -78,14 +83,33 @@ class Refresher:
     def _sql(self, tree: exp.Expr) -> Any:
         return self._session.sql(to_sql(tree))
 
-    def refresh(self, view: View, compiled: Compiled, state: delta.State, progress: Progress) -> Outcome:
-        """Computes and commits what changed since the state; the state that the view is in then."""
+    def refresh(
+        self,
+        view: View,
+        compiled: Compiled,
+        state: delta.State,
+        choosing: Callable[[Script, Counts], Choice],
+        progress: Progress,
+    ) -> Outcome:
+        """Computes and commits what changed since the state; the state that the view is in then. Where
+        recomputing is chosen, nothing is done yet."""
         run = _Run(view, state, dict(state.watermark))
         try:
             present, counts = self._net(run, progress)
+            run.counts = counts
             if not any(present.values()) and run.watermark == dict(state.watermark):
                 return Outcome("none", "no base table changed", {"commits": 0}, state)
             script = compiled.script(present)
+            if any(present.values()):
+                choice = choosing(script, counts)
+                if choice.full:
+                    return Outcome("full", choice.reason, {"changes_in": total(counts)}, state)
+                strategy = "groups" if script.recomputes else compiled.strategy
+                run.report = replace(
+                    run.report, strategy=strategy, reason=told(strategy, counts), changes_in=total(counts)
+                )
+            else:
+                run.report = replace(run.report, reason="the changes of the base tables cancel out")
             names = SparkNames(
                 view.name, state.watermark, run.watermark, {**state.caches, "rows": state.rows}
             )
@@ -101,9 +125,8 @@ class Refresher:
             "statements": run.commits,
             "commits": run.commits,
         }
-        if not any(present.values()):
-            return Outcome("none", "the changes of the base tables cancel out", more, run.state)
-        return Outcome(compiled.strategy, counts, more, run.state)
+        report = run.report
+        return Outcome(report.strategy, report.reason, {**more, "changes_in": report.changes_in}, run.state)
 
     def _net(
         self, run: _Run, progress: Progress
@@ -201,9 +224,12 @@ class Refresher:
                 empty.createOrReplaceTempView(temporary(let.name))
                 run.sizes[temporary(let.name)] = 0
                 continue
+            if let.unless_empty is not None:
+                run.report = replace(run.report, strategy="groups", reason=told("groups", run.counts))
             progress(f"computing {let.name}")
             self._materialize(run, temporary(let.name), self._render(let.query, names))
         ready = [self._ready(run, apply, names) for apply in script.applies]
+        self._count_diffs(run, script, ready)
         versions = dict(run.state.caches)
         changed = diff_rows = 0
         committed = False
@@ -223,6 +249,13 @@ class Refresher:
             self._commit_rows(run, versions, None, progress)
         return changed, diff_rows
 
+    def _count_diffs(self, run: _Run, script: Script, ready: Sequence[tuple[exp.Expr | None, int]]) -> None:
+        """What the report can say before the commit that it is part of: the rows are always committed."""
+        on_view = [apply.target.role == "view" for apply in script.applies]
+        diff_rows = sum(size for (_, size), is_view in zip(ready, on_view, strict=True) if is_view)
+        caches = sum(s is not None for (s, _), is_view in zip(ready, on_view, strict=True) if not is_view)
+        run.report = replace(run.report, diff_rows=diff_rows, statements=caches + 1)
+
     def _commit_rows(
         self, run: _Run, caches: Mapping[str, int], statement: exp.Expr | None, progress: Progress
     ) -> int:
@@ -231,7 +264,7 @@ class Refresher:
         state = delta.State(run.watermark, run.state.table_ids, caches, 0)
         if statement is None:
             statement = _nothing(delta.storage(run.view.name, "rows"))
-        answer, version = self._commit(run, "rows", run.state.rows, state.metadata(), statement)
+        answer, version = self._commit(run, "rows", run.state.rows, state.metadata(run.report), statement)
         run.state = replace(state, rows=version, refreshed=datetime.now(UTC))
         progress(f"committed rows of {run.view.name}")
         return int(answer[0][0]) if answer and len(answer[0]) else 0

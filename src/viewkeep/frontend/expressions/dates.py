@@ -1,0 +1,116 @@
+"""Dates and timestamps: intervals, days, and patterns of letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from viewkeep.algebra import types as t
+from viewkeep.algebra.expressions import Expr
+from viewkeep.errors import TypeMismatch, Unsupported
+from viewkeep.frontend import functions
+from viewkeep.frontend.expressions.calls import call
+from viewkeep.frontend.expressions.casts import cast, cast_to
+from viewkeep.frontend.typed import Rules, Typed, bracketed, made_call, said
+
+if TYPE_CHECKING:
+    from viewkeep.frontend.typing import Typing
+
+_IN_UNITS = {
+    "YEAR": ("MONTH", 12), "QUARTER": ("", 0), "MONTH": ("MONTH", 1), "WEEK": ("DAY", 7), "DAY": ("DAY", 1),
+    "HOUR": ("HOUR", 1), "MINUTE": ("MINUTE", 1), "SECOND": ("SECOND", 1),
+}  # fmt: skip  # fmt: skip
+
+
+def shifted(typing: Typing, node: Expr) -> Typed:
+    """A date or timestamp plus or minus an interval that is written out."""
+    swap = isinstance(node, exp.Add) and isinstance(node.this.unnest(), exp.Interval)
+    value, interval = (node.expression, node.this) if swap else (node.this, node.expression)
+    bare = interval.unnest()
+    unit, count = _interval(bare) if isinstance(bare, exp.Interval) else ("", 0)
+    if not unit:
+        raise typing.fail(
+            Unsupported, node, f"{said(interval)} is not an interval of one unit",
+            "add one unit at a time: + INTERVAL '1' MONTH + INTERVAL '2' DAY",
+        )  # fmt: skip
+    moment = typing.type(value)
+    if moment.type not in (t.DATE, t.TIMESTAMP):
+        raise typing.fail(
+            TypeMismatch, node, f"{said(node)} combines {moment.type} with an interval",
+            "use a DATE or TIMESTAMP",
+        )  # fmt: skip
+    stays = moment.type == t.DATE and unit in ("MONTH", "DAY")
+    of = moment.expression if stays else cast_to(moment, t.TIMESTAMP)
+    kind = type(node) if count >= 0 else (exp.Sub if isinstance(node, exp.Add) else exp.Add)
+    made: Expr = kind(
+        this=bracketed(of),
+        expression=exp.Interval(this=exp.Literal.string(str(abs(count))), unit=exp.Var(this=unit)),
+    )
+    if stays:  # DuckDB makes it a timestamp
+        made = exp.Cast(this=made, to=t.DATE.sql())
+    return Typed(made, t.DATE if stays else t.TIMESTAMP, moment.nullable)
+
+
+def _interval(node: exp.Interval) -> tuple[str, int]:
+    """The unit and how many of it; no unit where it is none that is understood."""
+    unit = node.args.get("unit")
+    number = node.this.name if isinstance(node.this, exp.Literal) else ""
+    word = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
+    digits = number.removeprefix("-").removeprefix("+")
+    if word not in _IN_UNITS or not digits.isdigit() or len(digits) > 6:
+        return "", 0
+    plain, factor = _IN_UNITS[word]
+    return plain, int(number) * factor
+
+
+def days(typing: Typing, node: Expr, left: Typed, right: Typed) -> Typed:
+    """date + days, days + date, date - days, as DATE_ADD and DATE_SUB."""
+    if isinstance(node, exp.Add) and left.type != t.DATE:
+        left, right = right, left
+    if not (
+        isinstance(node, (exp.Add, exp.Sub)) and left.type == t.DATE and functions.fits("int", right.type)
+    ):
+        raise typing.fail(
+            TypeMismatch, node, f"{said(node)} combines {left.type} with {right.type}",
+            "use DATEDIFF for days between dates, DATE_ADD or an INTERVAL to move one",
+        )  # fmt: skip
+    name = "date_add" if isinstance(node, exp.Add) else "date_sub"
+    parts = [left.expression, cast_to(right, t.INT)]
+    return made_call(name, parts, t.DATE, left.nullable or right.nullable)
+
+
+def _timetostr(typing: Typing, node: exp.TimeToStr) -> Typed:
+    inner = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
+    return call(typing, node, "date_format", [inner, _pattern(typing, node, "yyyy MM dd HH mm ss")])
+
+
+def _tsordstodate(typing: Typing, node: exp.TsOrDsToDate) -> Typed:
+    if node.args.get("format") is None:
+        return cast(typing, exp.Cast(this=node.this.copy(), to=t.DATE.sql()))
+    return call(typing, node, "to_date", [node.this, _pattern(typing, node, "yyyy MM dd")])
+
+
+def _strtotime(typing: Typing, node: exp.StrToTime) -> Typed:
+    pattern = _pattern(typing, node, "yyyy MM dd HH mm ss")
+    return call(typing, node, "to_timestamp", [node.this, pattern])
+
+
+def _pattern(typing: Typing, node: Expr, allowed: str) -> exp.Literal:
+    given = node.args["format"]
+    text = functions.spark_pattern(given.name) if isinstance(given, exp.Literal) else "%"
+    found = functions.pieces(text)
+    letters = [p for p in found or [] if p in functions.PATTERN]
+    reads = not isinstance(node, exp.TimeToStr)
+    # a date without a year is one of 1970, and of 'ddMM' engines make what they like
+    whole = {"yyyy", "MM", "dd"} <= set(letters) if reads else True
+    twice = len(set(letters)) < len(letters) and reads
+    if found is None or "%" in text or not whole or twice or not set(letters) <= set(allowed.split()):
+        raise typing.fail(
+            Unsupported, node, "this date pattern might mean different things on different engines",
+            f"use a literal pattern of {allowed.replace(' ', ', ')} and signs between them",
+        )  # fmt: skip
+    return exp.Literal.string(text)
+
+
+RULES: Rules = {exp.TimeToStr: _timetostr, exp.TsOrDsToDate: _tsordstodate, exp.StrToTime: _strtotime}

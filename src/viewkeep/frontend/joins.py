@@ -1,0 +1,201 @@
+"""Joins: inner, outer, SEMI and ANTI, with ON, USING or NATURAL, and LATERAL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from viewkeep.algebra import types as t
+from viewkeep.algebra.expressions import Expr, column, conjunction, conjuncts
+from viewkeep.algebra.nodes import Column, Item, Join, MarkJoin, Node, OuterJoin, Project, Select, passing
+from viewkeep.errors import AmbiguousColumn, TypeMismatch, Unsupported
+from viewkeep.frontend.binding import Binding, Ctes
+from viewkeep.frontend.scope import Field, Relation
+from viewkeep.frontend.select_list import no_aggregate, select_list
+from viewkeep.frontend.subqueries import has_subquery
+
+# which sides may be padded with nulls
+_PADS = {"LEFT": (False, True), "RIGHT": (True, False), "FULL": (True, True)}
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """What joins two relations, what they offer together, and the columns that * shows first."""
+
+    on: Expr | None
+    fields: tuple[Field, ...]
+    first: tuple[str, ...]
+    shared: bool = False  # by USING or NATURAL: pairs of columns that * shows once
+
+
+def join(binding: Binding, left: Relation, right: Relation, tree: exp.Join) -> Relation:
+    """Any join but LATERAL."""
+    side, kind, method = tree.side.upper(), tree.kind.upper(), (tree.method or "").upper()
+    if kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI") or method not in ("", "NATURAL"):
+        words = " ".join(w for w in (method, side, kind) if w)
+        raise binding.fail(Unsupported, tree, f"{words} JOIN is not supported", "use another join")
+    _no_name_twice(binding, left, right, tree)
+    condition = _condition(binding, left, right, tree, natural=method == "NATURAL")
+    if kind in ("SEMI", "ANTI"):
+        return _half(binding, left, right, condition, kind)
+    fields = _padded(condition.fields, side, left)
+    made = Relation(_joined(left.node, right.node, condition.on, side), fields, condition.first)
+    return (
+        _shared(binding, made, condition.on, side) if condition.shared and side in ("RIGHT", "FULL") else made
+    )
+
+
+def _no_name_twice(binding: Binding, left: Relation, right: Relation, tree: exp.Join) -> None:
+    taken = {f.qualifier.lower() for f in left.fields}
+    for f in right.fields:
+        if f.qualifier and f.qualifier.lower() in taken:
+            raise binding.fail(
+                AmbiguousColumn, tree.this, f"{f.qualifier} stands twice in FROM",
+                "give each an alias: FROM t AS a JOIN t AS b",
+            )  # fmt: skip
+
+
+def _joined(left: Node, right: Node, condition: Expr | None, side: str) -> Node:
+    if side == "LEFT":
+        return OuterJoin(left, right, condition)
+    if side == "RIGHT":
+        return OuterJoin(right, left, condition)
+    if side == "FULL":
+        return OuterJoin(left, right, condition, full=True)
+    return Join(left, right, condition)
+
+
+def _padded(fields: Sequence[Field], side: str, left: Relation) -> tuple[Field, ...]:
+    """Fields of a side that may be padded may be null."""
+    lefts = {f.column.name for f in left.fields}
+    of_left, of_right = _PADS.get(side, (False, False))
+    return tuple(
+        replace(f, column=replace(f.column, nullable=True))
+        if (of_left if f.column.name in lefts else of_right)
+        else f
+        for f in fields
+    )
+
+
+def _half(binding: Binding, left: Relation, right: Relation, condition: _Condition, kind: str) -> Relation:
+    """SEMI and ANTI JOIN: the left rows that have a partner, or have none."""
+    mark = Column(binding.fresh("exists"), t.BOOLEAN, nullable=False)
+    node = MarkJoin(left.node, right.node, condition.on, mark)
+    found: Expr = column(mark.name)
+    kept = Select(node, exp.Not(this=found) if kind == "ANTI" else found)
+    return Relation(kept, left.fields, left.first)
+
+
+# --- conditions ---
+
+
+def _condition(
+    binding: Binding, left: Relation, right: Relation, tree: exp.Join, natural: bool
+) -> _Condition:
+    first = left.first + right.first
+    both = Relation(Join(left.node, right.node, None), left.fields + right.fields, first)
+    if natural:
+        names = [f.name for f in left.fields if not f.merged]
+        shared = {f.name.lower() for f in right.fields if not f.merged}
+        return _using(binding, both, left, right, [n for n in names if n.lower() in shared], tree)
+    if using := tree.args.get("using"):
+        return _using(binding, both, left, right, [i.name for i in using], tree)
+    condition = None
+    if on := tree.args.get("on"):
+        no_aggregate(binding, on, "ON")
+        if has_subquery(on):
+            raise binding.fail(Unsupported, on, "a subquery in ON is not supported", "put it into WHERE")
+        scope = binding.scope(both)
+        condition = scope.typing.condition(scope.resolve(on), "ON")
+    return _Condition(condition, both.fields, first)
+
+
+def _using(
+    binding: Binding, both: Relation, left: Relation, right: Relation, names: Sequence[str], tree: exp.Join
+) -> _Condition:
+    """USING and NATURAL: equal columns that * shows once, before all others."""
+    terms, firsts = [], []
+    merged: set[str] = set()
+    for name in dict.fromkeys(n.lower() for n in names):
+        a = binding.scope(left).find(None, name, tree)
+        b = binding.scope(right).find(None, name, tree)
+        if t.widest(a.column.type, b.column.type) is None:
+            raise binding.fail(
+                TypeMismatch, tree,
+                f"{name} is {a.column.type} on one side and {b.column.type} on the other",
+                "join with ON and a CAST",
+            )  # fmt: skip
+        terms.append(exp.EQ(this=column(a.column.name), expression=column(b.column.name)))
+        merged.add(b.column.name)
+        firsts.append(a.column.name)
+    fields = tuple(replace(f, merged=f.merged or f.column.name in merged) for f in both.fields)
+    return _Condition(conjunction(terms), fields, tuple(dict.fromkeys((*firsts, *both.first))), shared=True)
+
+
+def _shared(binding: Binding, joined: Relation, condition: Expr | None, side: str) -> Relation:
+    """What USING shares is the right's in a right join, and in a full join whichever is there."""
+    pairs = [(term.this.name, term.expression.name) for term in conjuncts(condition)]
+    fields = {f.column.name: f for f in joined.fields}
+    items = list(passing(joined.node, joined.node.names).items)
+    shown = []
+    for a, b in pairs:
+        made = Column(binding.fresh(fields[a].name), fields[a].column.type, side == "FULL")
+        whichever = exp.Coalesce(this=column(a), expressions=[column(b)])
+        items.append(Item(made, whichever if side == "FULL" else column(b)))
+        shown.append(Field("", fields[a].name, made))
+        fields[a], fields[b] = replace(fields[a], merged=True), replace(fields[b], merged=True)
+    first = tuple(f.column.name for f in shown) + tuple(n for n in joined.first if n not in dict(pairs))
+    return Relation(Project(joined.node, tuple(items)), (*shown, *fields.values()), first)
+
+
+# --- LATERAL ---
+
+
+def lateral(binding: Binding, left: Relation, tree: exp.Join, ctes: Ctes) -> Relation:
+    """LATERAL (SELECT ... WHERE it looks at the left): a join on what looks outside. Without FROM, a
+    projection of the left's own columns."""
+    source = tree.this
+    query = source.this.this if isinstance(source.this, exp.Subquery) else source.this
+    side = tree.side.upper()
+    if source.args.get("view") or not isinstance(query, exp.Select) or tree.args.get("using"):
+        raise binding.fail(
+            Unsupported, tree, "this form of LATERAL is not supported", "LATERAL (SELECT ...) AS t"
+        )
+    if query.args.get("from_") is None and side == "" and not query.args.get("where"):
+        made = _computed(binding, left, query, source.alias)
+    else:
+        made = _looked_up(binding, left, query, tree, ctes)
+    on = tree.args.get("on")
+    if on is None or isinstance(on, exp.Boolean):
+        return made
+    if side:
+        raise binding.fail(Unsupported, tree, "ON beside LATERAL is not supported", "put it into WHERE")
+    scope = binding.scope(made)
+    return replace(made, node=Select(made.node, scope.typing.condition(scope.resolve(on), "ON")))
+
+
+def _computed(binding: Binding, left: Relation, query: exp.Select, alias: str) -> Relation:
+    scope = binding.scope(left)
+    items = list(passing(left.node, left.node.names).items)
+    fields = []
+    for e, name in select_list(binding, query, left):
+        no_aggregate(binding, e, "LATERAL")
+        item = binding.item(name, scope.typing.type(scope.resolve(e)))
+        items.append(item)
+        fields.append(Field(alias, name, item.column))
+    return Relation(Project(left.node, tuple(items)), (*left.fields, *fields), left.first)
+
+
+def _looked_up(binding: Binding, left: Relation, query: exp.Select, tree: exp.Join, ctes: Ctes) -> Relation:
+    side = tree.side.upper()
+    inner = binding.subquery(query, ctes, binding.scope(left))
+    if inner.one_row or side not in ("", "LEFT"):
+        raise binding.fail(
+            Unsupported, tree, "an aggregate in LATERAL is not supported",
+            "use a scalar subquery in the SELECT list",
+        )  # fmt: skip
+    fields = [replace(f, qualifier=tree.this.alias) for f in inner.relation.fields]
+    node = _joined(left.node, inner.relation.node, conjunction(inner.terms), side)
+    return Relation(node, _padded([*left.fields, *fields], side, left), left.first)

@@ -1,0 +1,107 @@
+"""FROM: base tables, CTEs, derived tables, and joins of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from viewkeep.algebra import types as t
+from viewkeep.algebra.expressions import Expr
+from viewkeep.algebra.nodes import Column, Constant, Scan
+from viewkeep.errors import NoKey, TypeMismatch, UnknownTable, Unsupported
+from viewkeep.frontend.binding import Binding, Ctes
+from viewkeep.frontend.joins import join, lateral
+from viewkeep.frontend.scope import Field, Relation
+
+
+def bind_from(binding: Binding, tree: exp.Select, ctes: Ctes) -> Relation:
+    """What FROM offers."""
+    if tree.args.get("from_") is None:  # SELECT 1: one row of nothing
+        return Relation(Constant(Column(binding.fresh("row"), t.INT, nullable=False), (0,)), ())
+    first = _source(binding, tree.args["from_"].this, ctes)
+    return _joined(binding, first, tree.args.get("joins") or [], ctes)
+
+
+def _joined(binding: Binding, first: Relation, joins: Sequence[exp.Join], ctes: Ctes) -> Relation:
+    relation = first
+    for tree in joins:
+        if isinstance(tree.this, exp.Lateral):
+            relation = lateral(binding, relation, tree, ctes)
+        else:
+            relation = join(binding, relation, _source(binding, tree.this, ctes), tree)
+    return relation
+
+
+def _source(binding: Binding, tree: Expr, ctes: Ctes) -> Relation:
+    if isinstance(tree, exp.Subquery):
+        return _derived(binding, tree, ctes)
+    if isinstance(tree, exp.Paren):
+        return _source(binding, tree.this, ctes)
+    if not isinstance(tree, exp.Table) or not isinstance(tree.this, exp.Identifier):
+        raise binding.fail(
+            Unsupported, tree, f"{tree.sql('spark')} cannot stand in FROM",
+            "use a table, a derived table or a CTE",
+        )  # fmt: skip
+    for key in ("pivots", "sample", "version", "laterals", "hints"):
+        if tree.args.get(key):
+            raise binding.fail(
+                Unsupported, tree, f"{key.upper()} on a table is not supported in a view",
+                "name the plain table",
+            )  # fmt: skip
+    name = ".".join(part.name for part in tree.parts)
+    cte = ctes.get(name.lower())
+    relation = _qualified(cte(), tree.alias or name) if cte else _scan(binding, tree, name)
+    return _joined(binding, renamed(binding, relation, tree), tree.args.get("joins") or [], ctes)
+
+
+def _derived(binding: Binding, tree: exp.Subquery, ctes: Ctes) -> Relation:
+    if isinstance(tree.this, exp.Table):  # FROM (a JOIN b ON ...)
+        relation = _source(binding, tree.this, ctes)
+        return _qualified(relation, tree.alias) if tree.alias else relation
+    relation = renamed(binding, binding.query(tree.this, ctes), tree)
+    return _qualified(relation, tree.alias)
+
+
+def renamed(binding: Binding, relation: Relation, aliased: Expr) -> Relation:
+    """The relation with the column names of `AS name (a, b, ...)`, where there are any."""
+    alias = aliased.args.get("alias")
+    names = [c.name for c in alias.args.get("columns") or []] if alias else []
+    if not names:
+        return relation
+    if len(names) != len(relation.fields):
+        raise binding.fail(
+            TypeMismatch, aliased,
+            f"{len(names)} column names for {len(relation.fields)} columns", "name every column",
+        )  # fmt: skip
+    fields = (replace(f, name=n) for f, n in zip(relation.fields, names, strict=True))
+    return Relation(relation.node, tuple(fields))
+
+
+def _qualified(relation: Relation, qualifier: str) -> Relation:
+    fields = (replace(f, qualifier=qualifier) for f in relation.starred())
+    return Relation(relation.node, tuple(fields))
+
+
+def _scan(binding: Binding, tree: exp.Table, name: str) -> Relation:
+    table = binding.find_table(tree, name)
+    if table is None:
+        raise binding.fail(
+            UnknownTable, tree, f"there is no table {name}",
+            "create it first, or check the spelling and the database",
+        )  # fmt: skip
+    if not table.key:
+        raise binding.fail(
+            NoKey, tree, f"table {name} has no key, so its rows cannot be told apart",
+            f"declare one: ALTER TABLE {name} ADD PRIMARY KEY (column, ...)",
+        )  # fmt: skip
+    alias = tree.alias or tree.name
+    fields = []
+    for c in table.columns:
+        nullable = c.nullable and c.name not in table.key
+        fields.append((Column(binding.fresh(f"{alias}_{c.name}"), c.type, nullable), c.name))
+    by_base = {base: c.name for c, base in fields}
+    scan = Scan(table.name, alias, tuple(fields), tuple(by_base[k] for k in table.key))
+    binding.refused[alias.lower()] = table.refused
+    return Relation(scan, tuple(Field(alias, base, c) for c, base in fields))

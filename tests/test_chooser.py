@@ -1,0 +1,87 @@
+"""Which strategy is chosen, by the policy and by what earlier refreshes took."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from viewkeep.chooser import POLICIES, SMALL_TABLES, Facts, Past, choose
+
+from .helpers import compiled, table
+
+CREATED = Past("full", 0, 1.0)
+# a million rows, of which the script reads none
+FACTS = Facts(
+    changes=100, table_rows=1_000_000, query_reads=1_000_000, script_reads=0, overhead=0.05, past=[CREATED]
+)
+
+
+def test_a_small_change_is_propagated() -> None:
+    assert not choose("auto", "id", FACTS).full
+
+
+def test_a_change_of_everything_is_recomputed() -> None:
+    choice = choose("auto", "id", replace(FACTS, changes=900_000))
+    assert choice.full
+    assert "900,000 changes" in choice.reason
+    assert "recomputing about 1.0 s" in choice.reason
+
+
+def test_a_script_that_reads_more_than_the_query_is_not_run() -> None:
+    assert choose("auto", "id", replace(FACTS, script_reads=5_000_000)).full
+    assert not choose("auto", "id", replace(FACTS, script_reads=900_000)).full
+
+
+def test_what_was_measured_counts_more_than_an_estimate() -> None:
+    slow = [CREATED, Past("id", 100, 5.0)]
+    assert choose("auto", "id", replace(FACTS, past=slow)).full
+    quick = [CREATED, Past("id", 100, 0.1)]
+    assert not choose("auto", "id", replace(FACTS, script_reads=5_000_000, past=quick)).full
+
+
+def test_the_refresh_of_nearest_size_is_asked() -> None:
+    past = [CREATED, Past("id", 100, 0.1), Past("groups", 100_000, 8.0)]
+    assert not choose("auto", "id", replace(FACTS, changes=150, past=past)).full
+    assert choose("auto", "id", replace(FACTS, changes=90_000, past=past)).full
+
+
+def test_the_last_of_several_like_it_is_asked() -> None:
+    past = [CREATED, Past("id", 100, 9.0), Past("id", 100, 0.1)]
+    assert not choose("auto", "id", replace(FACTS, past=past)).full
+
+
+def test_small_tables_are_not_recomputed_whatever_it_costs() -> None:
+    small = replace(FACTS, table_rows=SMALL_TABLES - 1, changes=90_000, past=[CREATED, Past("id", 9, 60.0)])
+    assert not choose("auto", "id", small).full
+
+
+def test_without_a_measured_recomputation_there_is_nothing_to_compare_with() -> None:
+    assert not choose("auto", "id", replace(FACTS, changes=900_000, past=[])).full
+
+
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p.startswith("incremental")])
+def test_incremental_policies_never_recompute(policy: str) -> None:
+    assert not choose(policy, "id", replace(FACTS, changes=900_000, past=[CREATED, Past("id", 9, 60.0)])).full
+
+
+def test_the_full_policy_always_does() -> None:
+    assert choose("full", "id", replace(FACTS, table_rows=3, changes=1)).full
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT k, row_number() OVER (ORDER BY a, k) AS n FROM r", "PARTITION BY"),
+        ("SELECT k, a FROM r ORDER BY a LIMIT 3", "first rows"),
+        ("SELECT median(a) AS m FROM r", "without GROUP BY"),
+        ("SELECT k, row_number() OVER (PARTITION BY a ORDER BY k) AS n FROM r", None),
+        ("SELECT a, median(k) AS m FROM r GROUP BY a", None),
+        ("SELECT max(a) AS m FROM r", None),
+    ],
+)
+def test_what_needs_everything(query: str, reason: str | None) -> None:
+    from viewkeep.chooser import needs_everything
+
+    found = needs_everything(compiled(query, [table("r", "k INT, a INT", "k")]).plan)
+    assert (found is None) if reason is None else (found is not None and reason in found)

@@ -1,0 +1,225 @@
+"""Refresh policies, eager maintenance, and the history of refreshes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import viewkeep
+from viewkeep.errors import Unsupported, ViewkeepError
+
+from .helpers import COST, SPJ, shop
+
+
+@pytest.fixture
+def vk() -> viewkeep.Connection:
+    return shop()
+
+
+def history(vk: viewkeep.Connection, columns: str = "strategy, reason") -> list[tuple[object, ...]]:
+    return list(vk.sql(f"SELECT {columns} FROM viewkeep.history WHERE view = 'v'").rows)
+
+
+# --- policies ---
+
+
+def test_the_full_policy_recomputes_and_says_so(vk: viewkeep.Connection) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_policy = 'full') AS {COST}")
+    vk.sql("UPDATE parts SET price = price + 1")
+    (done,) = vk.refresh("v")
+    assert (done.strategy, done.reason) == ("full", "refresh_policy is full")
+    assert done.changes_in == 3
+    assert vk.verify("v")
+    assert vk.refresh("v")[0].strategy == "none"
+
+
+@pytest.mark.parametrize("policy", ["auto", "incremental", "incremental_strict"])
+def test_other_policies_propagate_a_small_change(vk: viewkeep.Connection, policy: str) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_policy = '{policy}') AS {COST}")
+    vk.sql("UPDATE parts SET price = price + 1 WHERE pid = 1")
+    assert vk.refresh("v")[0].strategy == "id"
+    assert vk.verify("v")
+
+
+def test_strict_refuses_what_may_need_everything(vk: viewkeep.Connection) -> None:
+    query = "SELECT pid, row_number() OVER (ORDER BY price, pid) AS n FROM parts"
+    with pytest.raises(Unsupported, match="cannot always be maintained incrementally") as refused:
+        vk.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_policy = 'incremental_strict') AS {query}")
+    assert "'incremental'" in refused.value.hint
+    assert vk.status() == []
+    vk.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_policy = 'incremental') AS {query}")
+
+
+def test_an_unknown_policy(vk: viewkeep.Connection) -> None:
+    with pytest.raises(Unsupported, match="no option refresh_policy = never") as refused:
+        vk.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_policy = 'never') AS {SPJ}")
+    assert "incremental_strict" in refused.value.hint
+
+
+def test_a_strategy_and_a_policy_that_contradict_it(vk: viewkeep.Connection) -> None:
+    with pytest.raises(Unsupported, match="leave one of them out"):
+        vk.sql(f"CREATE MATERIALIZED VIEW v WITH (strategy = 'id', refresh_policy = 'full') AS {SPJ}")
+    vk.sql(f"CREATE MATERIALIZED VIEW v WITH (strategy = 'id', refresh_policy = 'incremental') AS {SPJ}")
+
+
+def test_a_wide_change_of_a_large_table_is_recomputed_and_a_small_one_is_not(tmp_path: Path) -> None:
+    vk = viewkeep.connect(f"duckdb:{tmp_path / 'large.db'}")
+    vk.sql("CREATE TABLE r (k INT, g INT, a INT, PRIMARY KEY (k))")
+    vk.sql("INSERT INTO r SELECT i, i % 1000, i % 7 FROM (SELECT explode(sequence(1, 300000)) AS i) AS s")
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT g, SUM(a) AS s FROM r GROUP BY g")
+    vk.sql("CREATE MATERIALIZED VIEW w WITH (refresh_policy = 'incremental') AS SELECT * FROM v")
+    vk.sql("UPDATE r SET a = a + 1")
+    wide = {done.view: done for done in vk.refresh()}
+    assert wide["v"].strategy == "full"
+    assert "300,000 changes would take about" in wide["v"].reason
+    assert wide["w"].strategy == "id"
+    assert vk.verify("v")
+    vk.sql("UPDATE r SET a = a + 1 WHERE k < 10")
+    assert vk.refresh("v")[0].strategy == "id"
+    assert vk.verify("v")
+
+
+def test_groups_are_told(vk: viewkeep.Connection) -> None:
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT did, median(qty) AS m FROM links GROUP BY did")
+    vk.sql("UPDATE links SET qty = 9 WHERE did = 1 AND pid = 1")
+    (done,) = vk.refresh("v")
+    assert done.strategy == "groups"
+    assert done.reason.startswith("links: 1 updated; ")
+    vk.sql("CREATE MATERIALIZED VIEW w AS SELECT did, max(qty) AS m FROM links GROUP BY did")
+    vk.sql("UPDATE links SET qty = 10 WHERE did = 1 AND pid = 1")
+    assert vk.refresh("w")[0].strategy == "id"  # a new maximum comes
+    vk.sql("UPDATE links SET qty = 0 WHERE did = 1 AND pid = 1")
+    assert vk.refresh("w")[0].strategy == "groups"  # the old one goes
+
+
+# --- eager ---
+
+
+def test_an_eager_view_is_always_up_to_date(vk: viewkeep.Connection) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW v WITH (maintenance = 'eager') AS {COST}")
+    vk.sql(f"CREATE MATERIALIZED VIEW late AS {COST}")
+    for change in (
+        "UPDATE parts SET price = price * 2 WHERE pid = 1",
+        "INSERT INTO links VALUES (2, 2, 1)",
+        "DELETE FROM devices WHERE did = 1",
+        "MERGE INTO parts USING (SELECT 2 AS pid, 5.00 AS price) AS s ON parts.pid = s.pid "
+        "WHEN MATCHED THEN UPDATE SET price = s.price",
+        "TRUNCATE TABLE links",
+    ):
+        vk.sql(change)
+        assert vk.sql("SELECT * FROM v ORDER BY 1").rows == vk.sql(f"{COST} ORDER BY 1").rows
+        assert vk.status()[0].pending == 0
+    assert vk.refresh("v")[0].strategy == "none"
+    assert vk.refresh("late")[0].strategy == "id"
+
+
+def test_a_change_that_an_eager_view_cannot_take_does_not_happen(vk: viewkeep.Connection) -> None:
+    vk.sql(
+        "CREATE MATERIALIZED VIEW v WITH (maintenance = 'eager') AS SELECT pid, 100 / price AS x FROM parts"
+    )
+    before = vk.sql("SELECT * FROM v").rows
+    with pytest.raises(ViewkeepError, match=r"(?i)division by zero"):
+        vk.sql("UPDATE parts SET price = 0 WHERE pid = 1")
+    assert (
+        vk.sql("SELECT price FROM parts WHERE pid = 1").rows
+        == vk.sql("SELECT CAST(10 AS DECIMAL(10,2)) AS p").rows
+    )
+    assert vk.sql("SELECT * FROM v").rows == before
+    vk.sql("UPDATE parts SET price = 50 WHERE pid = 1")
+    assert vk.verify("v")
+
+
+def test_eager_outlives_the_process(tmp_path: Path) -> None:
+    where = f"duckdb:{tmp_path / 'shop.db'}"
+    vk = shop(where)
+    vk.sql(f"CREATE MATERIALIZED VIEW v WITH (maintenance = 'eager') AS {COST}")
+    vk.close()
+    vk = viewkeep.connect(where)
+    vk.sql("UPDATE parts SET price = price + 1")
+    assert vk.status()[0].pending == 0
+    assert vk.verify("v")
+
+
+def test_an_eager_view_over_a_deferred_one(vk: viewkeep.Connection) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW below AS {COST}")
+    vk.sql("CREATE MATERIALIZED VIEW v WITH (maintenance = 'eager') AS SELECT MAX(cost) AS m FROM below")
+    vk.sql("UPDATE parts SET price = 99 WHERE pid = 2")
+    assert vk.sql("SELECT * FROM v").rows == vk.sql(f"SELECT MAX(cost) AS m FROM ({COST}) AS c").rows
+
+
+# --- history ---
+
+
+def test_the_history_can_be_queried(vk: viewkeep.Connection) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW v AS {COST}")
+    vk.sql("UPDATE parts SET price = price + 1 WHERE pid = 1")
+    vk.refresh("v")
+    vk.refresh("v", full=True)
+    vk.refresh("v")
+    told = history(vk, "strategy, reason, changes_in, rows_changed, seconds, versions, refreshed")
+    assert [row[0] for row in told] == ["full", "id", "full", "none"]
+    assert [row[1] for row in told[::2]] == ["created", "asked for"]
+    assert told[1][2:4] == (1, 2)
+    assert all(row[4] > 0 for row in told)  # type: ignore[operator]
+    versions = [json.loads(str(row[5])) for row in told]
+    assert set(versions[0]) == {"parts", "links", "devices"}
+    assert versions[1]["parts"] == versions[0]["parts"] + 1
+    assert [row[6] for row in told] == sorted(row[6] for row in told)  # type: ignore[type-var]
+    assert vk.history().columns[0] == "view"
+    assert len(vk.history()) == 4
+
+
+def test_the_history_outlives_the_process_and_goes_with_the_view(tmp_path: Path) -> None:
+    where = f"duckdb:{tmp_path / 'shop.db'}"
+    vk = shop(where)
+    vk.sql(f"CREATE MATERIALIZED VIEW v AS {SPJ}")
+    vk.sql(f"CREATE MATERIALIZED VIEW w AS {SPJ}")
+    vk.close()
+    vk = viewkeep.connect(where)
+    vk.sql("DELETE FROM parts WHERE pid = 1")
+    vk.refresh()
+    assert [row[0] for row in history(vk)] == ["full", "id"]
+    vk.sql("DROP MATERIALIZED VIEW v")
+    assert history(vk) == []
+    assert len(vk.history()) == 2
+
+
+def test_a_refresh_that_fails_is_not_in_the_history(vk: viewkeep.Connection) -> None:
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT pid, 100 / price AS x FROM parts")
+    vk.sql("UPDATE parts SET price = 0 WHERE pid = 1")
+    with pytest.raises(ViewkeepError, match=r"(?i)division by zero"):
+        vk.refresh("v")
+    assert len(history(vk)) == 1
+
+
+# --- on Spark ---
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_policies_and_history_on_spark(spark_engine: viewkeep.Connection) -> None:
+    vk = spark_engine
+    vk.sql("CREATE TABLE parts (pid INT, price DECIMAL(10,2), PRIMARY KEY (pid))")
+    vk.sql("INSERT INTO parts VALUES (1, 10), (2, 20), (3, 30)")
+    query = "SELECT price > 15 AS dear, SUM(price) AS s, MAX(price) AS m FROM parts GROUP BY price > 15"
+    vk.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    vk.sql(f"CREATE MATERIALIZED VIEW f WITH (refresh_policy = 'full') AS {query}")
+    with pytest.raises(Unsupported, match="cannot be one transaction"):
+        vk.sql(f"CREATE MATERIALIZED VIEW e WITH (maintenance = 'eager') AS {query}")
+    vk.sql("UPDATE parts SET price = price + 1 WHERE pid = 1")
+    assert {done.view: done.strategy for done in vk.refresh()} == {"v": "id", "f": "full"}
+    vk.sql("DELETE FROM parts WHERE pid = 3")
+    (done,) = vk.refresh("v")
+    assert done.strategy == "groups"
+    assert vk.verify("v")
+    told = vk.sql(
+        "SELECT h.strategy, h.reason, h.changes_in, h.seconds FROM viewkeep.history h WHERE h.view = 'v'"
+    ).rows
+    assert [row[0] for row in told] == ["full", "id", "groups"]
+    assert [row[2] for row in told] == [0, 1, 1]
+    assert told[2][1] == done.reason
+    assert all(row[3] > 0 for row in told)
+    (count,) = vk.sql("SELECT COUNT(*) AS n FROM viewkeep.history WHERE strategy = 'full'").rows[0]
+    assert count == 3
