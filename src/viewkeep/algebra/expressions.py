@@ -42,7 +42,7 @@ def substitute(expression: Expr, by: Mapping[str, Expr]) -> Expr:
 
     if isinstance(expression, exp.Column):
         return by[expression.name].copy() if expression.name in by else expression.copy()
-    return expression.copy().transform(swap)
+    return expression.transform(swap)  # of a copy
 
 
 def rewritten(tree: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:

@@ -109,7 +109,7 @@ class Renderer:
                 joined = exp.Union(this=joined, expression=part, distinct=node.distinct)
             if len(parts) == 1 and node.distinct:
                 source = self._wrapped(parts[0], node.columns)
-                return _select(source, node.columns).distinct()
+                return _select(source, node.columns).distinct(copy=False)
             return joined
         if isinstance(node, Aggregate):
             return self._grouped(node)
@@ -168,10 +168,13 @@ class Renderer:
         return self._wrapped(self.query(node), node.columns)
 
     def _leaf(self, relation: Expr, names: list[tuple[str, str]]) -> _Block:
+        return self._aliased(relation.copy(), names)
+
+    def _aliased(self, relation: Expr, names: list[tuple[str, str]]) -> _Block:
+        """A source of its own; the relation stands nowhere else."""
         alias = self._alias()
-        source = relation.copy()
-        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
-        return _Block([_Source(source)], {n: _of(alias, base) for n, base in names})
+        relation.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
+        return _Block([_Source(relation)], {n: _of(alias, base) for n, base in names})
 
     def _without_literals(self, block: _Block, node: Node, names: Sequence[str]) -> _Block:
         """GROUP BY 2 and ORDER BY 2 would mean the second output: such columns get a name first."""
@@ -180,7 +183,7 @@ class Renderer:
         return self._wrapped(_select(block, node.columns), node.columns)
 
     def _wrapped(self, query: exp.Query, columns: tuple[Column, ...]) -> _Block:
-        return self._leaf(exp.Subquery(this=query), [(c.name, c.name) for c in columns])
+        return self._aliased(exp.Subquery(this=query), [(c.name, c.name) for c in columns])
 
     def _base_diff(self, node: BaseDiff) -> _Block:
         """The rows of the table's net changes that are this diff's; see idiff/net.py for their form."""
@@ -258,7 +261,7 @@ class Renderer:
         block, inner = self._block(node.left), self._block(node.right)
         if node.condition is not None:
             inner.where.append(substitute(node.condition, {**block.columns, **inner.columns}))
-        found = exp.Exists(this=_from(exp.select(exp.Literal.number(1)), inner))
+        found = exp.Exists(this=_from(exp.Select(expressions=[exp.Literal.number(1)]), inner))
         block.columns = {**block.columns, node.mark.name: found}
         return block
 
@@ -282,29 +285,29 @@ class Renderer:
         sorts = [o.column for o in node.order]
         block = self._without_literals(self._block(node.input), node.input, sorts)
         query = _select(block, node.columns)
-        query = query.order_by(*_ordered(_with_ties(node.order, node.ids), block.columns))
+        query = query.order_by(*_ordered(_with_ties(node.order, node.ids), block.columns), copy=False)
         if node.limit is not None:
-            query = query.limit(node.limit)
+            query = query.limit(node.limit, copy=False)
         if node.offset:
-            query = query.offset(node.offset)
+            query = query.offset(node.offset, copy=False)
         return self._wrapped(query, node.columns)
 
     def _semijoin(self, node: SemiJoin) -> _Block:
         block = self._block(node.left)
         inner = self._block(node.right)
         inner.where += _matches(node, block.columns, inner.columns)
-        found: Expr = exp.Exists(this=_from(exp.select(exp.Literal.number(1)), inner))
+        found: Expr = exp.Exists(this=_from(exp.Select(expressions=[exp.Literal.number(1)]), inner))
         block.where.append(exp.Not(this=found) if node.anti else found)
         block.is_restricted = block.is_restricted or not node.anti
         return block
 
     def _grouped(self, node: Aggregate) -> exp.Select:
         block = self._without_literals(self._block(node.input), node.input, node.keys)
-        outputs = [exp.alias_(block.columns[k].copy(), k, quoted=True) for k in node.keys]
-        outputs += [exp.alias_(measured(m, block.columns), m.name, quoted=True) for m in node.measures]
-        query = _from(exp.select(*outputs), block)
+        outputs = [_named(block.columns[k].copy(), k) for k in node.keys]
+        outputs += [_named(measured(m, block.columns), m.name) for m in node.measures]
+        query = _from(exp.Select(expressions=outputs), block)
         keys = [block.columns[k].copy() for k in node.keys]
-        return query.group_by(*keys) if keys else query
+        return query.group_by(*keys, copy=False) if keys else query
 
 
 def _own_names(node: Node) -> Iterable[str]:
@@ -384,15 +387,19 @@ def _of(alias: str, name: str) -> exp.Column:
     return exp.Column(this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias))
 
 
+def _named(value: Expr, name: str) -> exp.Alias:
+    return exp.Alias(this=value, alias=exp.to_identifier(name, quoted=True))
+
+
 def _select(block: _Block, columns: tuple[Column, ...]) -> exp.Select:
-    outputs = [exp.alias_(block.columns[c.name].copy(), c.name, quoted=True) for c in columns]
+    outputs = [_named(block.columns[c.name].copy(), c.name) for c in columns]
     if not outputs:  # a diff over a node without IDs: that it has a row is all it says
         outputs = [exp.alias_(exp.Literal.number(1), "one")]
-    return _from(exp.select(*outputs), block)
+    return _from(exp.Select(expressions=outputs), block)
 
 
 def _from(query: exp.Select, block: _Block) -> exp.Select:
-    query = query.from_(block.sources[0].relation, copy=False)
+    query.set("from_", exp.From(this=block.sources[0].relation))
     for source in block.sources[1:]:
         always = isinstance(source.on, exp.Boolean)
         join = exp.Join(this=source.relation)
@@ -403,8 +410,18 @@ def _from(query: exp.Select, block: _Block) -> exp.Select:
         if source.left or not always:
             join.set("on", source.on)
         query.append("joins", join)
-    condition = conjunction(block.where)
-    return query.where(condition, copy=False) if condition is not None else query
+    if block.where:
+        query.set("where", exp.Where(this=_all_of(block.where)))
+    return query
+
+
+def _all_of(terms: Sequence[Expr]) -> Expr:
+    """All terms joined by AND; the terms stand nowhere else, so they need no copy."""
+    wrapped = [exp.Paren(this=term) if isinstance(term, exp.Or) else term for term in terms]
+    joined = wrapped[0]
+    for term in wrapped[1:]:
+        joined = exp.And(this=joined, expression=term)
+    return joined
 
 
 def _matches(node: SemiJoin | LeftJoin, left: dict[str, Expr], right: dict[str, Expr]) -> list[Expr]:
@@ -429,4 +446,4 @@ def _plain_where_not_null(condition: Expr, node: Join) -> Expr:
                 return exp.EQ(this=part.this, expression=part.expression)
         return part
 
-    return condition.copy().transform(relax)
+    return condition.transform(relax)  # of a copy
