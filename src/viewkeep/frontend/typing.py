@@ -79,7 +79,7 @@ class Typing:
             return self.changing(node)
         if isinstance(node, SUBQUERIES):
             return self.fail(
-                Unsupported, node, "a subquery cannot stand here", "join with a derived table or a CTE instead"
+                Unsupported, node, "a subquery cannot stand here", "join with a derived table or a CTE"
             )  # fmt: skip
         if isinstance(node, exp.Window):
             return self.fail(
