@@ -19,6 +19,7 @@ AGGREGATES = (
     exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop, exp.Median,
     exp.CovarPop, exp.CovarSamp, exp.Corr, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.GroupConcat,
 )  # fmt: skip
+COUNTS = (exp.Count, exp.CountIf)  # 0 over no rows, where all others are NULL
 # functions of numbers that are computed anew for the groups that change; their value is a double
 _OF_NUMBERS = (exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop, exp.Median)
 _OF_PAIRS = (exp.CovarPop, exp.CovarSamp, exp.Corr)
@@ -42,20 +43,13 @@ class Aggregates:
 
     def input(self, typed: Typed, wanted: str) -> Column:
         """The column that a typed expression becomes below the aggregate."""
+        typed = self._scope.own(typed)
         for item in self.inputs:
             if item.expression == typed.expression:
                 return item.column
         item = self._item(wanted, typed)
         self.inputs.append(item)
         return item.column
-
-    def over_nothing(self) -> dict[str, Expr]:
-        """What each measure is over no rows."""
-        nothing: dict[str, Expr] = {}
-        for m in self.measures:
-            zero: Expr = exp.Literal.number(0) if m.is_additive or not m.column.nullable else exp.Null()
-            nothing[m.name] = exp.Cast(this=zero, to=m.column.type.sql())
-        return nothing
 
     def finished(self, node: Expr) -> Expr:
         """An aggregate from what is kept: SQL's SUM and AVG over no non-null value are NULL."""

@@ -7,6 +7,7 @@ grouping and aggregates, windows, subqueries, ordering (ORDER BY, LIMIT), set_op
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +19,7 @@ from viewkeep.catalog.models import Table
 from viewkeep.errors import Unsupported
 from viewkeep.frontend.binding import Binding, Ctes, Inner
 from viewkeep.frontend.ordering import CUTS
-from viewkeep.frontend.scope import Relation, Scope
+from viewkeep.frontend.scope import NeedsDomain, Relation, Scope
 from viewkeep.frontend.select import bind_select
 from viewkeep.frontend.set_operations import bind_set_operation
 from viewkeep.frontend.sources import renamed
@@ -32,6 +33,8 @@ class Bound:
     names: tuple[str, ...]
     tells_null_from_false: bool = False
     """A comparison with a subquery stands where it matters whether it is false or null."""
+    has_domains: bool = False
+    """Subqueries are correlated in a way that engines may refuse: see domain.py."""
 
 
 def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, start: int = 0) -> Bound:
@@ -42,19 +45,23 @@ def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, star
     if not any(isinstance(node, Scan) for node in walk(relation.node)):
         raise binding.fail(Unsupported, query, "a view needs a base table", "select from one")
     names = tuple(f.name for f in relation.fields)
-    return Bound(relation.node, names, binding.tells_null_from_false)
+    return Bound(relation.node, names, binding.tells_null_from_false, binding.has_domains)
 
 
-def _bind(binding: Binding, tree: Expr, ctes: Ctes, outer: Scope | None) -> Inner:
+def _bind(binding: Binding, tree: Expr, ctes: Ctes, outer: Scope | None, by_domain: bool) -> Inner:
     """Any query: in brackets, a set operation or a SELECT."""
     ctes = _with_ctes(binding, tree, ctes)
     if isinstance(tree, exp.Subquery):
-        return _bind(binding, _unbracketed(tree), ctes, outer)
+        return _bind(binding, _unbracketed(tree), ctes, outer, by_domain)
     if isinstance(tree, exp.SetOperation):
         return Inner(bind_set_operation(binding, tree, ctes), ())
     if not isinstance(tree, exp.Select):
         raise binding.fail(Unsupported, tree, "a view is a SELECT", "write SELECT ... FROM ...")
-    return bind_select(binding, tree, ctes, outer)
+    if outer is not None and not by_domain:
+        with suppress(NeedsDomain):
+            return bind_select(binding, tree, ctes, outer)
+        by_domain = True
+    return bind_select(binding, tree, ctes, outer, by_domain)
 
 
 def _unbracketed(tree: exp.Subquery) -> Expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -19,11 +20,11 @@ def select_list(binding: Binding, tree: exp.Select, relation: Relation) -> list[
     for entry in tree.expressions:
         star = entry.this if isinstance(entry, exp.Column) else entry
         if isinstance(star, exp.Star):
-            if any(star.args.get(key) for key in ("except_", "replace", "rename")):
+            if star.args.get("replace") or star.args.get("rename"):
                 raise binding.fail(
-                    Unsupported, tree, "* with EXCEPT or REPLACE is not supported yet", "list the columns"
+                    Unsupported, tree, "* with REPLACE or RENAME is not Spark's", "list the columns"
                 )
-            outputs += _starred(binding, entry, relation, tree)
+            outputs += _starred(binding, entry, star, relation, tree)
         elif isinstance(entry, exp.Alias):
             outputs.append((entry.this, entry.alias))
         else:
@@ -38,7 +39,10 @@ def _spark_name(entry: Expr) -> str:
     return text.replace("COUNT(*)", "count(1)") if isinstance(entry, exp.Count) else text.lower()
 
 
-def _starred(binding: Binding, entry: Expr, relation: Relation, tree: exp.Select) -> list[Output]:
+def _starred(
+    binding: Binding, entry: Expr, star: exp.Star, relation: Relation, tree: exp.Select
+) -> list[Output]:
+    """The columns of * or alias.*, but for those that EXCEPT names."""
     qualifier = entry.table if isinstance(entry, exp.Column) else ""
     fields = relation.starred()
     if qualifier:  # a column that USING merged away is still its table's, and comes first
@@ -46,14 +50,24 @@ def _starred(binding: Binding, entry: Expr, relation: Relation, tree: exp.Select
         fields = [f for f in hidden + fields if f.qualifier.lower() == qualifier.lower()]
     if not fields:
         raise binding.fail(UnknownTable, entry, f"nothing in FROM is called {qualifier}", "check the alias")
+    unwanted = star.args.get("except_") or []
+    names = {column.name.lower() for column in unwanted}
     for alias, columns in binding.refused.items():
-        if columns and (not qualifier or qualifier.lower() == alias):
-            name, type_name = next(iter(columns.items()))
+        left = {name: kind for name, kind in columns.items() if name.lower() not in names}
+        if left and (not qualifier or qualifier.lower() == alias):
+            name, type_name = next(iter(left.items()))
             raise binding.fail(
                 Unsupported, tree, f"* brings in {alias}.{name} of type {type_name}",
                 "list the columns that the view needs",
             )  # fmt: skip
-    return [(bound(f.column.name), f.name) for f in fields]
+    refused = {name.lower() for columns in binding.refused.values() for name in columns}
+    scope = binding.scope(replace(relation, fields=tuple(fields)))
+    gone = set()
+    for column in unwanted:
+        if column.name.lower() not in refused:
+            named = isinstance(column, exp.Column) and column.table
+            gone.add(scope.find(named or None, column.name, column).column.name)
+    return [(bound(f.column.name), f.name) for f in fields if f.column.name not in gone]
 
 
 def no_duplicates(binding: Binding, tree: Expr, names: Sequence[str]) -> None:

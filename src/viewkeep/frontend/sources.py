@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -20,15 +21,18 @@ def bind_from(binding: Binding, tree: exp.Select, ctes: Ctes) -> Relation:
     """What FROM offers."""
     if tree.args.get("from_") is None:  # SELECT 1: one row of nothing
         return Relation(Constant(Column(binding.fresh("row"), t.INT, nullable=False), (0,)), ())
-    first = _source(binding, tree.args["from_"].this, ctes)
+    first = partial(_source, binding, tree.args["from_"].this, ctes)
     return _joined(binding, first, tree.args.get("joins") or [], ctes)
 
 
-def _joined(binding: Binding, first: Relation, joins: Sequence[exp.Join], ctes: Ctes) -> Relation:
-    relation = first
-    for tree in joins:
+def _joined(
+    binding: Binding, first: Callable[[], Relation], joins: Sequence[exp.Join], ctes: Ctes
+) -> Relation:
+    relation = first()
+    for n, tree in enumerate(joins):
         if isinstance(tree.this, exp.Lateral):
-            relation = lateral(binding, relation, tree, ctes)
+            again = partial(_joined, binding, first, joins[:n], ctes)
+            relation = lateral(binding, relation, tree, ctes, again)
         else:
             relation = join(binding, relation, _source(binding, tree.this, ctes), tree)
     return relation
@@ -50,10 +54,14 @@ def _source(binding: Binding, tree: Expr, ctes: Ctes) -> Relation:
                 Unsupported, tree, f"{key.upper()} on a table is not supported in a view",
                 "name the plain table",
             )  # fmt: skip
+    return _joined(binding, partial(_named, binding, tree, ctes), tree.args.get("joins") or [], ctes)
+
+
+def _named(binding: Binding, tree: exp.Table, ctes: Ctes) -> Relation:
     name = ".".join(part.name for part in tree.parts)
     cte = ctes.get(name.lower())
     relation = _qualified(cte(), tree.alias or name) if cte else _scan(binding, tree, name)
-    return _joined(binding, renamed(binding, relation, tree), tree.args.get("joins") or [], ctes)
+    return renamed(binding, relation, tree)
 
 
 def _derived(binding: Binding, tree: exp.Subquery, ctes: Ctes) -> Relation:

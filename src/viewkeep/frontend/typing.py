@@ -78,7 +78,7 @@ class Typing:
         if node.find(*NON_DETERMINISTIC):
             return self.changing(node)
         if isinstance(node, SUBQUERIES):
-            hint = "join with a derived table or a CTE instead"
+            hint = "join with a derived table or a CTE"
             return self.fail(Unsupported, node, "a subquery cannot stand here", hint)
         if isinstance(node, exp.Window):
             return self.fail(

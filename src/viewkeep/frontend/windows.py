@@ -13,6 +13,7 @@ from viewkeep.algebra.nodes import Column, Item, Node, Order, Project, Window, p
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.binding import Binding
 from viewkeep.frontend.ordering import sort_key
+from viewkeep.frontend.scope import NeedsDomain
 from viewkeep.frontend.stages import Stage
 from viewkeep.frontend.typed import Typed, mean
 
@@ -64,12 +65,16 @@ class Windows:
         made.meta.update(tree.meta)
         return made
 
-    def attach(self, node: Node) -> Node:
-        """The node with the columns that the window functions became."""
+    def attach(self, node: Node, within: tuple[str, ...] | None = ()) -> Node:
+        """The node with the columns that the window functions became. In a correlated subquery a partition is
+        `within` some columns: WHERE, which looks at the outer row, comes before the window."""
+        if self._calls and within is None:
+            raise NeedsDomain
         if self._items:
             node = Project(node, (*passing(node, node.names).items, *self._items))
         for over, calls in self._calls.items():
-            node = Window(node, over.partition, over.order, tuple(calls), over.frame, over.ties)
+            partition = tuple(dict.fromkeys((*(within or ()), *over.partition)))
+            node = Window(node, partition, over.order, tuple(calls), over.frame, over.ties)
         return node
 
     def _lifted(self, tree: exp.Window) -> Expr:

@@ -445,7 +445,8 @@ class SparkEngine:
             state = self._state(view, compiled)
             self._check_identity(view, state)
             query: exp.Query = pinned(compiled.query or parse_sql(view.sql), state.watermark)
-            if compiled.ids_decide or query.find(exp.Any, exp.All):  # Spark has no ANY and ALL of its own
+            # Spark has no ANY and ALL of its own
+            if compiled.verified_by_plan or query.find(exp.Any, exp.All):
                 names = SparkNames(view.name, state.watermark, state.watermark)
                 query = Renderer(names).query(compiled.to_verify())
             maintained = exp.select("*").from_(versioned(view.name, None))
