@@ -66,6 +66,11 @@ class Table:
             raise _corrupt("table", str(problem)) from problem
 
 
+def default_strategy(tables: Iterable[Table]) -> str:
+    """`id`, or `tuple` where the rows of a table have no key to be named by."""
+    return "id" if all(table.key for table in tables) else "tuple"
+
+
 @dataclass(frozen=True)
 class View:
     """A materialized view: its definition, its options, the base tables as they were at CREATE, and the views
@@ -79,8 +84,8 @@ class View:
 
     @property
     def strategy(self) -> str:
-        """The strategy asked for in WITH (strategy = ...): `id` unless said otherwise."""
-        return self.options.get("strategy", "id")
+        """The strategy asked for in WITH (strategy = ...); unless said otherwise `id`, which needs keys."""
+        return self.options.get("strategy") or default_strategy(self.tables)
 
     def to_json(self) -> str:
         return json.dumps(

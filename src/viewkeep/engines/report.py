@@ -34,8 +34,8 @@ def check_tables(view: View, find_table: Callable[[str], Table | None]) -> None:
         if now.key != table.key:
             raise BaseTableChanged(
                 f"the key of {table.name} is {now.key or 'none'}; view {view.name} was made when it "
-                f"was {table.key}",
-                hint=f"declare the old key again, or {again}",
+                f"was {table.key or 'none'}",
+                hint=f"{'declare the old key again' if table.key else 'take the key back'}, or {again}",
             )
         for c in table.columns:
             found = now.column(c.name)
@@ -72,6 +72,8 @@ def refreshed(
         parts.append(f"{table}: {told}")
     how = {"id": "ID-based diffs", "tuple": "tuple-based diffs"}[strategy]
     text = f"{'; '.join(parts)}; propagated as {how}"
+    for name in (t.name for t in view.tables if not t.key):
+        text += f"; {name} has no key: its rows are told apart by their values"
     return Refresh(view.name, strategy, text, seconds, changes_in=total, **more)
 
 

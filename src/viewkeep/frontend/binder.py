@@ -9,6 +9,7 @@ from itertools import chain, product
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
+from viewkeep.algebra.bags import bag_scan
 from viewkeep.algebra.expressions import Expr, column, columns_of, conjunction, conjuncts
 from viewkeep.algebra.nodes import (
     Aggregate,
@@ -32,7 +33,6 @@ from viewkeep.algebra.nodes import (
 from viewkeep.catalog.models import Table
 from viewkeep.errors import (
     AmbiguousColumn,
-    NoKey,
     Place,
     TypeMismatch,
     UnknownColumn,
@@ -559,10 +559,10 @@ class _Binder:
                 UnknownTable, tree, f"there is no table {name}",
                 "create it first, or check the spelling and the database",
             )  # fmt: skip
-        if not table.key:
+        if not table.columns:
             raise self.fail(
-                NoKey, tree, f"table {name} has no key, so its rows cannot be told apart",
-                f"declare one: ALTER TABLE {name} ADD PRIMARY KEY (column, ...)",
+                Unsupported, tree, f"table {name} has no column of a type that viewkeep has",
+                "add a column to it, or read another table",
             )  # fmt: skip
         alias = tree.alias or tree.name
         fields = []
@@ -570,7 +570,10 @@ class _Binder:
             nullable = c.nullable and c.name not in table.key
             fields.append((Column(self._fresh(f"{alias}_{c.name}"), c.type, nullable), c.name))
         by_base = {base: c.name for c, base in fields}
-        scan = Scan(table.name, alias, tuple(fields), tuple(by_base[k] for k in table.key))
+        if table.key:
+            scan = Scan(table.name, alias, tuple(fields), tuple(by_base[k] for k in table.key))
+        else:
+            scan = bag_scan(table.name, alias, tuple(fields), self._fresh)
         self.refused[alias.lower()] = table.refused
         return Relation(scan, tuple(Field(alias, base, c) for c, base in fields))
 

@@ -12,12 +12,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from viewkeep.algebra.bags import is_bag, numbered, occurrence_of
 from viewkeep.algebra.expressions import (
     Expr,
     column,
     columns_of,
     conjunction,
     conjuncts,
+    equated_columns,
     pre_name,
     substitute,
 )
@@ -40,6 +42,7 @@ from viewkeep.algebra.nodes import (
     Window,
     passing,
     rebuild,
+    walk,
 )
 from viewkeep.script.model import Let, Script
 
@@ -71,6 +74,8 @@ def minimize_query(query: Node, lets: Lets) -> Node:
         merge_selections,
         merge_projections,
         start_joins_at_diff,
+        look_up_bags_by_join_columns,
+        number_only_rows_looked_up,
     ]
     for rule in rules:
         query = rebuild(query, rule)
@@ -276,6 +281,44 @@ def start_joins_at_diff(node: Node) -> Node:
         terms = [t for t in terms if t not in here]
         plan = Join(plan, following, conjunction(here))
     return passing(plan, node.names)
+
+
+def look_up_bags_by_join_columns(node: Node) -> Node:
+    """LookUpBagsByJoinColumns: diff join B -> diff join (B semijoin diff), where B is a table without a key.
+
+    The join alone would do, but the rows of B are numbered first, and that is work for the whole table unless
+    it is told which values are asked for. Not for the padded side of an outer join: all its rows are.
+    """
+    if not isinstance(node, (Join, OuterJoin)) or (isinstance(node, OuterJoin) and node.full):
+        return node
+    pairs = equated_columns(node.condition)
+    sides = [node.left, node.right]
+    for n in (0, 1) if isinstance(node, Join) else (1,):
+        other = sides[1 - n]
+        if not _is_small(other) or _is_small(sides[n]):
+            continue
+        for scan in [s for s in walk(sides[n]) if is_bag(s)]:
+            on = tuple(
+                (a, b)
+                for a, b in (*pairs, *((b, a) for a, b in pairs))
+                if a in scan.by_name and a in sides[n].by_name and b in other.by_name
+            )
+            if on:
+                sides[n] = push_semijoin_down(SemiJoin(sides[n], passing(other, [b for _, b in on]), on))
+    return node.with_inputs(sides)
+
+
+def number_only_rows_looked_up(node: Node) -> Node:
+    """NumberOnlyRowsLookedUp: B semijoin d, where B is a table without a key -> the rows of B with values of
+    d, numbered. Rows with equal values are in or out together, so each keeps its number."""
+    if not isinstance(node, SemiJoin) or node.anti or not is_bag(node.left):
+        return node
+    number = occurrence_of(node.left)
+    values = tuple((a, b) for a, b in node.on if a != number)
+    if not values:
+        return node
+    rows = push_semijoin_down(SemiJoin(numbered(node.left), node.right, values))
+    return rows if values == node.on else replace(node, left=rows)
 
 
 def _flatten(node: Node) -> tuple[list[Node], list[Expr]]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
+from viewkeep.algebra.bags import is_bag, numbered
 from viewkeep.algebra.expressions import (
     Expr,
     column,
@@ -121,6 +122,8 @@ class Renderer:
                 return f"t{self._aliases}"
 
     def _block(self, node: Node) -> _Block:
+        if is_bag(node):
+            return self._block(numbered(node))
         if isinstance(node, Scan):
             names = [(c.name, base) for c, base in node.fields]
             return self._leaf(self._names.table(node), names)

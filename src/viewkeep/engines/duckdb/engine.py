@@ -34,6 +34,7 @@ from viewkeep.errors import (
     WarehouseHeld,
 )
 from viewkeep.frontend.functions import UserFunction
+from viewkeep.idiff.bags import changed_rows, occurrence_changes, rows_before, value_changes
 from viewkeep.idiff.changes import KIND
 from viewkeep.idiff.net import NET_KIND, SEQ, labels, net_changes, summary
 from viewkeep.passes.compiler import Compiled
@@ -64,6 +65,8 @@ class DuckDBNames:
         if scan.state == "post":
             return base_table(scan.table)
         table = self._tables[scan.table]
+        if not table.key:
+            return exp.Subquery(this=rows_before(table, base_table(scan.table), self.net(scan.table)))
         same = exp.select(exp.Literal.number(1)).from_(exp.alias_(self.net(scan.table), NET, table=True))
         for key in table.key:
             same = same.where(exp.EQ(this=_of(NET, key), expression=_of(BASE, key)))
@@ -417,11 +420,19 @@ class DuckDBEngine:
         for table in view.tables:
             if after == upto or not self._store.pending(table.name, after):
                 continue
-            self._temporary(names.net(table.name), net_changes(table, _events(table.name, after)))
+            self._temporary(names.net(table.name), self._net_of(table, after))
             row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
             found = {label: int(n) for label, n in zip(labels(table), row, strict=True) if n}
             present[table.name], counts[table.name] = kinds_present(found)
         return present, counts
+
+    def _net_of(self, table: Table, after: int) -> exp.Query:
+        events = _events(table.name, after)
+        if table.key:
+            return net_changes(table, events)
+        values = exp.table_(f"viewkeep:values:{table.name.lower()}", quoted=True)
+        self._temporary(values, value_changes(table, events))
+        return occurrence_changes(table, values, base_table(table.name))
 
     def _temporary(self, name: exp.Expr, query: exp.Query) -> int:
         create = exp.Create(
@@ -507,8 +518,12 @@ class DuckDBEngine:
 
     def _waiting(self, table: Table, after: int) -> int:
         """How many rows of a table changed past a watermark, each counted once."""
-        net = exp.Subquery(this=net_changes(table, _events(table.name, after)), alias="net")
-        count = exp.select(exp.Count(this=exp.Star())).from_(net)
+        events = _events(table.name, after)
+        if table.key:
+            net = exp.Subquery(this=net_changes(table, events), alias="net")
+            count = exp.select(exp.Count(this=exp.Star())).from_(net)
+        else:
+            count = changed_rows(exp.Subquery(this=value_changes(table, events), alias="net"))
         return int(self._con.execute(to_sql(count)).fetchone()[0])
 
     def sql(self, tree: exp.Expr, pretty: bool = False) -> str:

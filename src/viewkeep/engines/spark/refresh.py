@@ -11,15 +11,16 @@ from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from viewkeep.algebra.nodes import Node, Ref, Stored, passing
-from viewkeep.capture.delta import net_of_feed, read_feed, summary_of
+from viewkeep.capture.delta import last_of, net_of_feed, read_feed, summary_of, values_of_feed
 from viewkeep.catalog.models import Table, View
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.report import kinds_present
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import first_line
-from viewkeep.engines.spark.names import SparkNames, bare, temporary
+from viewkeep.engines.spark.names import SparkNames, bare, temporary, versioned
 from viewkeep.engines.spark.tables import BaseTables
 from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, DuplicateKey
+from viewkeep.idiff.bags import occurrence_changes
 from viewkeep.idiff.changes import KIND
 from viewkeep.idiff.diff import Diff
 from viewkeep.idiff.net import LAST, labels, summary
@@ -143,6 +144,8 @@ class Refresher:
         if upto is not None:
             feed = feed.where(f"_commit_version <= {upto:d}")
         feed.createOrReplaceTempView(temporary("feed"))
+        if not table.key:
+            return self._read_values(run, table, name)
         # for several views all columns are read, since each may use others
         read = table if upto is None else self._tables.find(table.name) or table
         with delta.settings(self._session, SMALL_JOBS):
@@ -152,6 +155,22 @@ class Refresher:
         if upto is not None and name in run.local:
             self.together.nets[table.name, after] = run.local[name]
         return rows
+
+    def _read_values(self, run: _Run, table: Table, name: str) -> int:
+        """The net changes of a table without a key, by the columns that this view uses."""
+        values = temporary(f"values_{table.name}")
+        relation = exp.table_(values, quoted=True)
+        with delta.settings(self._session, SMALL_JOBS):
+            if not self._materialize(run, values, self._sql(values_of_feed(table, temporary("feed")))):
+                return 0
+        small = values in run.local
+        with delta.settings(self._session, SMALL_JOBS if small else {}):
+            if small:
+                last = last_of(run.local[values])
+            else:
+                last = int(self._sql(exp.select(exp.Max(this=bare(LAST))).from_(relation)).collect()[0][0])
+            changes = occurrence_changes(table, relation, versioned(table.name, last))
+            return self._materialize(run, name, self._sql(changes))
 
     def _summary(self, run: _Run, table: Table, name: str) -> dict[str, int]:
         """What the net changes hold of the columns that the view uses; moves the watermark of the run."""
