@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hypothesis import HealthCheck, given, seed, settings
@@ -13,6 +14,7 @@ from .harness import Overflow, replay
 from .test_random_views import PHASES
 
 CASES = int(os.environ.get("VIEWKEEP_FUZZ_CASES", "400"))
+SHARDS = 2
 FIXED = "VIEWKEEP_FUZZ_CASES" not in os.environ
 
 
@@ -112,20 +114,25 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(tabs, view, begin, tuple(draw(st.lists(batch, min_size=1, max_size=3))))
 
 
-@settings(
-    max_examples=CASES,
-    deadline=None,
-    phases=PHASES,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-)
-@given(case=cases())
-def maintained_equals_recomputed(case: Case) -> None:
-    try:
-        replay(case, ("tuple",))
-    except Overflow:
-        return
+def shard(number: int) -> Callable[[], None]:
+    """See test_random_views.py."""
+
+    @settings(
+        max_examples=max(1, CASES // SHARDS),
+        deadline=None,
+        phases=PHASES,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+    @given(case=cases())
+    def maintained_equals_recomputed(case: Case) -> None:
+        try:
+            replay(case, ("tuple",))
+        except Overflow:
+            return
+
+    return seed(number)(maintained_equals_recomputed) if FIXED else maintained_equals_recomputed
 
 
-test_views_over_bags = seed(1)(maintained_equals_recomputed) if FIXED else maintained_equals_recomputed
+test_shard_1, test_shard_2 = map(shard, range(1, SHARDS + 1))

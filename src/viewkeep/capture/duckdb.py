@@ -67,13 +67,33 @@ def run_captured(con: Any, tree: exp.Expr, table: Table, seq: int) -> int:
     return _merge(con, tree, table, seq)
 
 
+def run_plain(con: Any, tree: exp.Expr, table: Table) -> int:
+    """Runs one DML statement on a table that no view reads; the number of rows it affected."""
+    if isinstance(tree, exp.Insert) and tree.args.get("overwrite"):
+        tree = _emptied(con, tree, table)
+    elif isinstance(tree, exp.Merge):
+        tree = _expanded(con, tree, table)
+    return int(con.execute(to_sql(tree)).fetchone()[0])
+
+
+def _emptied(con: Any, tree: exp.Insert, table: Table) -> exp.Insert:
+    """INSERT OVERWRITE as a plain INSERT, into a table that is empty then. It may read its own rows."""
+    plain = tree.copy()
+    plain.set("overwrite", False)
+    if plain.expression.find(exp.Table):
+        rows = plain.expression
+        if ctes := plain.args.pop("with_", None):
+            rows.set("with_", ctes)
+        con.execute(to_sql(_temporary(_SOURCE, rows)))
+        plain.set("expression", exp.select("*").from_(_SOURCE.copy()))
+    con.execute(to_sql(exp.Delete(this=base_table(table.name))))
+    return plain
+
+
 def _insert(con: Any, tree: exp.Insert, table: Table, seq: int) -> int:
     if tree.args.get("overwrite"):
         _take(con, table, None, None)
-        con.execute(to_sql(exp.Delete(this=base_table(table.name))))
-        plain = tree.copy()
-        plain.set("overwrite", False)
-        return _bring_returned(con, plain, table, seq)
+        return _bring_returned(con, _emptied(con, tree, table), table, seq)
     return _bring_returned(con, tree, table, seq, taken=False)
 
 
@@ -102,7 +122,7 @@ def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
     alias = target.alias or target.name
     tree = _with_fixed_source(con, tree)
     if not table.key and table.column(_ACTION) is not None:
-        return _everything(con, _expanded(tree, table), table, seq)
+        return _everything(con, _expanded(con, tree, table), table, seq)
     reached = exp.Exists(
         this=exp.select(exp.Literal.number(1)).from_(tree.args["using"].copy()).where(tree.args["on"].copy())
     )
@@ -114,7 +134,7 @@ def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
     if not table.key:
         _take(con, table, None, exp.Where(this=exp.Exists(this=_same_values(_TAKEN, table, _BASE))))
     _log_taken(con, table, seq)
-    returning = _expanded(tree, table)
+    returning = _expanded(con, tree, table)
     told = [exp.Star()] if table.key else [_column(_ACTION), exp.Star()]
     returning.set("returning", exp.Returning(expressions=told))
     rows = con.arrow(to_sql(returning))
@@ -184,11 +204,12 @@ def _same_values(source: exp.Expr, table: Table, alias: str) -> exp.Select:
     return query
 
 
-def _expanded(tree: exp.Merge, table: Table) -> exp.Merge:
-    """UPDATE SET * and INSERT *, Delta's shorthands, with all columns written out."""
+def _expanded(con: Any, tree: exp.Merge, table: Table) -> exp.Merge:
+    """UPDATE SET * and INSERT *, Delta's shorthands, with all columns written out, of whatever type."""
     made = tree.copy()
     source = made.args["using"].alias or made.args["using"].name
-    names = [c.name for c in table.columns]
+    listed = con.execute("SELECT name FROM pragma_table_info(?)", [to_sql(base_table(table.name))]).fetchall()
+    names = [name for (name,) in listed]
     for when in made.args["whens"].expressions:
         then = when.args["then"]
         if isinstance(then, exp.Update) and any(isinstance(e, exp.Star) for e in then.expressions):
