@@ -512,6 +512,53 @@ def test_changes_by_chance_are_captured_or_refused(vk: viewkeep.Connection, stat
     assert_fresh(vk, "v", "SELECT k, a FROM big")
 
 
+# --- statements that read the table that they write ---
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT OVERWRITE own SELECT k, a + 1 FROM own WHERE k < 3",
+        "WITH c AS (SELECT * FROM own) INSERT OVERWRITE own SELECT k, a + 1 FROM c WHERE k < 3",
+    ],
+)
+def test_a_table_overwritten_with_its_own_rows(
+    vk: viewkeep.Connection, statement: str, tracked: bool
+) -> None:
+    # it was emptied before its rows were read; and where no view read it, DuckDB knew no OVERWRITE
+    vk.sql("CREATE TABLE own (k INT, a INT, PRIMARY KEY (k)); INSERT INTO own VALUES (1, 1), (2, 2), (3, 3)")
+    if tracked:
+        vk.sql("CREATE MATERIALIZED VIEW v AS SELECT k, a FROM own")
+    vk.sql(statement)
+    assert sorted(vk.sql("SELECT * FROM own").rows) == [(1, 2), (2, 3)]
+    if tracked:
+        vk.refresh()
+        assert_fresh(vk, "v", "SELECT k, a FROM own")
+
+
+def test_a_merge_of_all_columns_sets_those_that_views_cannot_have(vk: viewkeep.Connection) -> None:
+    con(vk).execute("CREATE TABLE own (k INT PRIMARY KEY, f FLOAT)")
+    vk.sql("INSERT INTO own VALUES (1, 1); CREATE MATERIALIZED VIEW v AS SELECT k FROM own")
+    vk.sql(
+        "MERGE INTO own AS t USING (SELECT 1 AS k, 5 AS f UNION ALL SELECT 2, 6) AS s ON t.k = s.k "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert sorted(vk.sql("SELECT * FROM own").rows) == [(1, 5.0), (2, 6.0)]
+
+
+def test_a_merge_by_chance_is_captured(vk: viewkeep.Connection) -> None:
+    vk.sql("CREATE TABLE big (k INT, a INT, PRIMARY KEY (k))")
+    con(vk).execute("INSERT INTO big SELECT i, 0 FROM range(200) t(i)")
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT k, a FROM big")
+    vk.sql(
+        "MERGE INTO big AS t USING (SELECT 0 AS a) AS s ON t.a = s.a AND rand() < 0.5 "
+        "WHEN MATCHED THEN UPDATE SET a = 1"
+    )
+    vk.refresh()
+    assert_fresh(vk, "v", "SELECT k, a FROM big")
+
+
 # --- sums at the edge of their type ---
 
 

@@ -9,9 +9,10 @@ from functools import partial
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
+from viewkeep.algebra.bags import bag_scan
 from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.nodes import Column, Constant, Scan
-from viewkeep.errors import NoKey, TypeMismatch, UnknownTable, Unsupported
+from viewkeep.errors import TypeMismatch, UnknownTable, Unsupported
 from viewkeep.frontend.binding import Binding, Ctes
 from viewkeep.frontend.joins import join, lateral
 from viewkeep.frontend.scope import Field, Relation
@@ -99,10 +100,10 @@ def _scan(binding: Binding, tree: exp.Table, name: str) -> Relation:
             UnknownTable, tree, f"there is no table {name}",
             "create it first, or check the spelling and the database",
         )  # fmt: skip
-    if not table.key:
+    if not table.columns:
         raise binding.fail(
-            NoKey, tree, f"table {name} has no key, so its rows cannot be told apart",
-            f"declare one: ALTER TABLE {name} ADD PRIMARY KEY (column, ...)",
+            Unsupported, tree, f"table {name} has no column of a type that viewkeep has",
+            "add a column to it, or read another table",
         )  # fmt: skip
     alias = tree.alias or tree.name
     fields = []
@@ -110,6 +111,9 @@ def _scan(binding: Binding, tree: exp.Table, name: str) -> Relation:
         nullable = c.nullable and c.name not in table.key
         fields.append((Column(binding.fresh(f"{alias}_{c.name}"), c.type, nullable), c.name))
     by_base = {base: c.name for c, base in fields}
-    scan = Scan(table.name, alias, tuple(fields), tuple(by_base[k] for k in table.key))
+    if table.key:
+        scan = Scan(table.name, alias, tuple(fields), tuple(by_base[k] for k in table.key))
+    else:
+        scan = bag_scan(table.name, alias, tuple(fields), binding.fresh)
     binding.refused[alias.lower()] = table.refused
     return Relation(scan, tuple(Field(alias, base, c) for c, base in fields))

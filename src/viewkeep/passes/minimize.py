@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from viewkeep.algebra.bags import is_bag, numbered, occurrence_of
 from viewkeep.algebra.expressions import (
     Expr,
     column,
@@ -69,6 +70,7 @@ def minimize_query(query: Node, lets: Lets) -> Node:
         merge_selections,
         merge_projections,
         start_joins_at_diff,
+        number_only_rows_looked_up,
     ]
     for rule in rules:
         query = rebuild(query, rule)
@@ -77,27 +79,30 @@ def minimize_query(query: Node, lets: Lets) -> Node:
 
 def reduce_what_a_diff_joins(node: Node) -> Node:
     """ReduceJoinedWithDiff: d join X -> d join (X semijoin d), by the columns that the join equates, where X
-    is more than tables and inner joins: engines pass a join's values on to those, and not through the rest."""
-    if not isinstance(node, Join):
+    is more than tables and inner joins: engines pass a join's values on to those, and not through the rest.
+
+    Not the side of an outer join of which all rows are kept.
+    """
+    if not isinstance(node, (Join, OuterJoin)) or (isinstance(node, OuterJoin) and node.full):
         return node
-    for side, other in ((node.left, node.right), (node.right, node.left)):
-        if _is_small(side) and not _is_small(other) and not _is_plain(other):
-            found = [
-                (b, a) if a in side.by_name else (a, b)
-                for a, b in equated_columns(node.condition)
-                if (a in side.by_name) != (b in side.by_name)
-            ]
-            if found:
-                reduced = SemiJoin(other, passing(side, [b for _, b in found]), tuple(found))
-                sides = (side, reduced) if side is node.left else (reduced, side)
-                return replace(node, left=sides[0], right=sides[1])
+    sides = [node.left, node.right]
+    for n in (0, 1) if isinstance(node, Join) else (1,):
+        other = sides[1 - n]
+        if not _is_small(other) or _is_small(sides[n]) or _is_plain(sides[n]):
+            continue
+        pairs = equated_columns(node.condition)
+        both_ways = (*pairs, *((b, a) for a, b in pairs))
+        on = tuple((a, b) for a, b in both_ways if a in sides[n].by_name and b in other.by_name)
+        if on:
+            sides[n] = SemiJoin(sides[n], passing(other, [b for _, b in on]), on)
+            return node.with_inputs(sides)
     return node
 
 
 def _is_plain(node: Node) -> bool:
     if isinstance(node, (Select, Project, Join)):
         return all(_is_plain(child) for child in node.inputs)
-    return not node.inputs
+    return not node.inputs and not is_bag(node)  # the rows of a bag are numbered before they are joined
 
 
 def push_semijoin_down(node: Node) -> Node:
@@ -327,6 +332,19 @@ def start_joins_at_diff(node: Node) -> Node:
         terms = [t for t in terms if t not in here]
         plan = Join(plan, following, conjunction(here))
     return passing(plan, node.names)
+
+
+def number_only_rows_looked_up(node: Node) -> Node:
+    """NumberOnlyRowsLookedUp: B semijoin d, where B is a table without a key -> the rows of B with values of
+    d, numbered. Rows with equal values are in or out together, so each keeps its number."""
+    if not isinstance(node, SemiJoin) or node.anti or not is_bag(node.left):
+        return node
+    number = occurrence_of(node.left)
+    values = tuple((a, b) for a, b in node.on if a != number)
+    if not values:
+        return node
+    rows = push_semijoin_down(SemiJoin(numbered(node.left), node.right, values))
+    return rows if values == node.on else replace(node, left=rows)
 
 
 def _flatten(node: Node) -> tuple[list[Node], list[Expr]]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
+from viewkeep.algebra.bags import is_bag, numbered
 from viewkeep.algebra.expressions import (
     Expr,
     column,
@@ -127,6 +128,8 @@ class Renderer:
                 return f"t{self._aliases}"
 
     def _block(self, node: Node) -> _Block:
+        if is_bag(node):
+            return self._block(numbered(node))
         if isinstance(node, Scan):
             names = [(c.name, base) for c, base in node.fields]
             return self._leaf(self._names.table(node), names)
@@ -394,7 +397,7 @@ def _named(value: Expr, name: str) -> exp.Alias:
 def _select(block: _Block, columns: tuple[Column, ...]) -> exp.Select:
     outputs = [_named(block.columns[c.name].copy(), c.name) for c in columns]
     if not outputs:  # a diff over a node without IDs: that it has a row is all it says
-        outputs = [exp.alias_(exp.Literal.number(1), "one")]
+        outputs = [_named(exp.Literal.number(1), "one")]
     return _from(exp.Select(expressions=outputs), block)
 
 

@@ -13,7 +13,7 @@ import duckdb
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.capture.duckdb import base_table, run_captured
+from viewkeep.capture.duckdb import base_table, run_captured, run_plain
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.duckdb.dialect import to_sql
@@ -195,7 +195,7 @@ class DuckDBEngine:
                     count = run_captured(self._con, tree, logged, self._store.next_seq())
                     self._maintain(eager, "", _silent)
                 else:
-                    count = int(self._con.execute(to_sql(tree)).fetchone()[0])
+                    count = run_plain(self._con, tree, table)
             except duckdb.Error as problem:
                 raise self._translated(problem) from problem
         return Result("dml", message=f"{count} rows", detail=count)

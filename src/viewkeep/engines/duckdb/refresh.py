@@ -12,13 +12,14 @@ from sqlglot import exp
 from viewkeep.algebra.nodes import Scan
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.capture.duckdb import base_table, log_table
-from viewkeep.catalog.models import View
+from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import Choice, Facts, choose
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.duckdb.names import DuckDBNames, bare
 from viewkeep.engines.initial import fill_queries
 from viewkeep.engines.report import Counts, kinds_present, refreshed, total
+from viewkeep.idiff.bags import changed_rows, occurrence_changes, value_changes
 from viewkeep.idiff.changes import KIND
 from viewkeep.idiff.net import SEQ, labels, net_changes, summary
 from viewkeep.passes.compiler import Compiled
@@ -187,12 +188,19 @@ class Refresher:
         counts: dict[str, dict[str, int]] = {}
         for table in view.tables:
             if waiting.get(table.name):
-                events = _events(table.name, after)
-                self._con.execute(_created(names.net(table.name), net_changes(table, events)))
+                self._con.execute(_created(names.net(table.name), self._net_of(table, after)))
                 row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
                 found = {label: int(n) for label, n in zip(labels(table), row, strict=True) if n}
                 present[table.name], counts[table.name] = kinds_present(found)
         return present, counts
+
+    def _net_of(self, table: Table, after: int) -> exp.Query:
+        events = _events(table.name, after)
+        if table.key:
+            return net_changes(table, events)
+        values = exp.table_(f"viewkeep:values:{table.name.lower()}", quoted=True)
+        self._con.execute(_created(values, value_changes(table, events)))
+        return occurrence_changes(table, values, base_table(table.name))
 
     def pending(self, view: View, after: int, upto: int) -> tuple[Present, Counts]:
         """The net changes past a watermark, as relations that `as of` reads."""
@@ -305,9 +313,14 @@ class Refresher:
                 self._store.trim_log(table, min(marks))
 
 
-def waiting_rows(con: Any, table: Any, after: int) -> int:
+def waiting_rows(con: Any, table: Table, after: int) -> int:
     """How many rows of a table changed past a watermark, each counted once."""
-    return int(con.execute(to_sql(_counted(net_changes(table, _events(table.name, after))))).fetchone()[0])
+    events = _events(table.name, after)
+    if table.key:
+        query = _counted(net_changes(table, events))
+    else:
+        query = changed_rows(exp.Subquery(this=value_changes(table, events), alias="net"))
+    return int(con.execute(to_sql(query)).fetchone()[0])
 
 
 def _counted(query: exp.Query) -> exp.Select:
