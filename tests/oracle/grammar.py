@@ -160,5 +160,5 @@ def cases(draw: st.DrawFn, most_views: int = MOST_VIEWS) -> Case:
         if size < 4:
             known = [Source(f"@v{number}", tuple(columns), size)]  # the last one will do
     start = tuple(draw(insertion(tab)) for tab in tabs)
-    batch = st.lists(change(tabs), min_size=1, max_size=5).map(tuple)
+    batch = st.lists(change(tabs), min_size=1, max_size=4).map(tuple)
     return Case(tabs, tuple(made), start, tuple(draw(st.lists(batch, min_size=1, max_size=2))))

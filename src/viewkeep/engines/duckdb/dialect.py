@@ -11,7 +11,7 @@ from viewkeep.frontend.typed import QUOTIENT
 
 def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
     """The tree as DuckDB SQL."""
-    return rewritten(tree, _translate).sql(dialect="duckdb", pretty=pretty)
+    return rewritten(tree, _translate).sql(dialect="duckdb", pretty=pretty, copy=False)
 
 
 def _translate(node: exp.Expr) -> exp.Expr:
