@@ -79,6 +79,100 @@ STARS = {
     "except_shared": "SELECT * EXCEPT (a.d, b.d, k) FROM a JOIN b USING (g, k)",
 }
 
+WINDOWS = {
+    "range_numbers": "SELECT k, SUM(x) OVER (PARTITION BY g ORDER BY d RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS t, "
+    "COUNT(*) OVER (ORDER BY d DESC RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS n FROM a",
+    "range_days": "SELECT k, SUM(x) OVER (ORDER BY DATE_ADD(DATE '2024-02-27', d) "
+    "RANGE BETWEEN INTERVAL 2 DAYS PRECEDING AND CURRENT ROW) AS t, COUNT(x) OVER (PARTITION BY g ORDER BY "
+    "CAST(DATE_ADD(DATE '2024-02-27', d) AS TIMESTAMP) RANGE BETWEEN CURRENT ROW AND INTERVAL 36 HOURS FOLLOWING) AS n "
+    "FROM a",
+    "ignore_nulls": "SELECT k, LAST_VALUE(x) IGNORE NULLS OVER (PARTITION BY g ORDER BY k) AS l, "
+    "FIRST_VALUE(s, TRUE) OVER (ORDER BY k DESC) AS f, LAG(x, 2) IGNORE NULLS OVER (ORDER BY k) AS g FROM a",
+    "window_aggregates": "SELECT k, COUNT_IF(COALESCE(x, 0) > 1) OVER (PARTITION BY g) AS n, BOOL_AND(x > 0) OVER (PARTITION BY g) "
+    "AS b, STDDEV(x) OVER (PARTITION BY g ORDER BY k) AS d FROM a",
+}
+OTHERS = {
+    "earlier_alias": "SELECT k, x * 2 AS twice, twice + 1 AS more, more - d AS rest FROM a",
+    "earlier_aggregate": "SELECT g, SUM(x) AS t, COUNT(*) AS n, t / n AS mean FROM a GROUP BY g",
+    "values": "SELECT a.k, v.w FROM a JOIN (VALUES (1, 'one'), (2, NULL), (3, 'three')) AS v(g, w) ON a.g = v.g",
+    "values_left": "SELECT v.n, COUNT(a.k) AS c FROM VALUES (0), (1), (9) AS v(n) LEFT JOIN a ON a.g = v.n GROUP BY v.n",
+}
+# a view, and the same for DuckDB: SQL leaves open the order of elements, and which of some equal rows is taken
+AGGREGATED = {
+    "collect_list": (
+        "SELECT g, collect_list(x) AS l, array_agg(s) AS m FROM a GROUP BY g",
+        "SELECT g, COALESCE(list(x ORDER BY x) FILTER (x IS NOT NULL), []), "
+        "COALESCE(list(s ORDER BY s) FILTER (s IS NOT NULL), []) FROM a GROUP BY g",
+    ),
+    "collect_set": (
+        "SELECT g, collect_set(x) AS l, array_agg(DISTINCT s) FILTER (WHERE x > 1) AS m FROM a GROUP BY g",
+        "SELECT g, COALESCE(list(DISTINCT x ORDER BY x) FILTER (x IS NOT NULL), []), "
+        "COALESCE(list(DISTINCT s ORDER BY s) FILTER (x > 1 AND s IS NOT NULL), []) FROM a GROUP BY g",
+    ),
+    "collect_all": (
+        "SELECT collect_list(d) AS l FROM b",
+        "SELECT COALESCE(list(d ORDER BY d) FILTER (d IS NOT NULL), []) FROM b",
+    ),
+    "collect_of_outer": (
+        "SELECT a.k, (SELECT collect_list(b.y) FROM b WHERE b.g = a.g) AS l FROM a",
+        "SELECT a.k, (SELECT COALESCE(list(b.y ORDER BY b.y) FILTER (b.y IS NOT NULL), []) FROM b "
+        "WHERE b.g = a.g) FROM a",
+    ),
+    "of_arrays": (
+        "SELECT g, size(collect_list(x)) AS n, array_contains(collect_set(x), 3) AS has, "
+        "sort_array(collect_list(x), false) AS down, array_join(collect_list(s), '-') AS j, "
+        "concat_ws('-', 'q', collect_set(s), 'r') AS c, get(collect_list(x), 1) AS second, "
+        "array_max(collect_list(x)) AS hi FROM a GROUP BY g",
+        "SELECT g, COUNT(x), COALESCE(BOOL_OR(x = 3), FALSE), "
+        "COALESCE(list(x ORDER BY x DESC) FILTER (x IS NOT NULL), []), "
+        "COALESCE(string_agg(s, '-' ORDER BY s), ''), "
+        "concat_ws('-', 'q', string_agg(DISTINCT s, '-' ORDER BY s), 'r'), "
+        "(list(x ORDER BY x) FILTER (x IS NOT NULL))[2], MAX(x) FROM a GROUP BY g",
+    ),
+    "over_collected": (
+        "SELECT a.k, q.l, size(q.l) AS n FROM a LEFT JOIN (SELECT g, collect_list(y) AS l FROM b GROUP BY g) AS q "
+        "ON a.g = q.g WHERE q.l IS NULL OR size(q.l) > 1",
+        "SELECT a.k, q.l, len(q.l) FROM a LEFT JOIN (SELECT g, COALESCE(list(y ORDER BY y) "
+        "FILTER (y IS NOT NULL), []) AS l FROM b GROUP BY g) AS q ON a.g = q.g WHERE q.l IS NULL OR len(q.l) > 1",
+    ),
+    "listagg": (
+        "SELECT g, listagg(s, ',') AS l, string_agg(DISTINCT s, '+') WITHIN GROUP (ORDER BY s DESC) AS d, "
+        "listagg(s) WITHIN GROUP (ORDER BY x DESC NULLS LAST) AS o FROM a GROUP BY g",
+        "SELECT g, string_agg(s, ',' ORDER BY s), string_agg(DISTINCT s, '+' ORDER BY s DESC), "
+        "string_agg(s, '' ORDER BY x DESC NULLS LAST, s) FROM a GROUP BY g",
+    ),
+    "by_other": (
+        "SELECT g, max_by(s, x) AS hi, min_by(k, d) AS lo, max_by(x, d) FILTER (WHERE s = 'p') AS p FROM a GROUP BY g",
+        "SELECT g, first(s ORDER BY x DESC, s DESC NULLS LAST) FILTER (x IS NOT NULL), "
+        "first(k ORDER BY d, k) FILTER (d IS NOT NULL), "
+        "first(x ORDER BY d DESC, x DESC NULLS LAST) FILTER (d IS NOT NULL AND s = 'p') FROM a GROUP BY g",
+    ),
+    "mode": (
+        "SELECT g, mode(x) AS m, any_value(s) AS v FROM a GROUP BY g",
+        "SELECT g, mode(x ORDER BY x), MIN(s) FROM a GROUP BY g",
+    ),
+    "percentiles": (
+        "SELECT g, percentile(x, 0.25) AS p, percentile_cont(0.3) WITHIN GROUP (ORDER BY x DESC) AS c, "
+        "percentile_disc(0.4) WITHIN GROUP (ORDER BY x) AS d, "
+        "percentile_disc(0.4) WITHIN GROUP (ORDER BY x DESC) FILTER (WHERE d > 0) AS e FROM a GROUP BY g",
+        "SELECT g, quantile_cont(x::DOUBLE, 0.25), quantile_cont(x::DOUBLE, 0.7), quantile_disc(x, 0.4)::DOUBLE, "
+        "(percentile_disc(0.4) WITHIN GROUP (ORDER BY x DESC) FILTER (d > 0))::DOUBLE FROM a GROUP BY g",
+    ),
+    "bits": (
+        "SELECT g, bit_and(x) AS a, bit_or(x) AS o, bit_xor(x) AS x, every(x > 1) AS e, some(x > 1) AS s, "
+        "std(x) AS d FROM a GROUP BY g",
+        "SELECT g, bit_and(x), bit_or(x), bit_xor(x), BOOL_AND(x > 1), BOOL_OR(x > 1), STDDEV(x) FROM a GROUP BY g",
+    ),
+    "regression": (
+        "SELECT g, regr_count(x, d) AS n, regr_avgx(x, d) AS ax, regr_avgy(x, d) AS ay, regr_sxx(x, d) AS sxx, "
+        "regr_syy(x, d) AS syy, regr_sxy(x, d) AS sxy, regr_slope(x, d) AS m, regr_intercept(x, d) AS b, "
+        "regr_r2(x, d) AS r FROM a GROUP BY g",
+        "SELECT g, regr_count(x, d), regr_avgx(x, d), regr_avgy(x, d), regr_sxx(x, d), regr_syy(x, d), "
+        "regr_sxy(x, d), CASE WHEN regr_sxx(x, d) <> 0 THEN regr_slope(x, d) END, regr_intercept(x, d), "
+        "regr_r2(x, d) FROM a GROUP BY g",
+    ),
+}
+
 
 def row(random: Random, table: str, key: int) -> str:
     """VALUES of a row: few values, so that they meet, and every fifth a null."""

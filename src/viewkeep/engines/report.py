@@ -149,7 +149,8 @@ def _pair(missing: list[Row], unexpected: list[Row], inexact: Sequence[int]) -> 
 
 
 def _without(row: Row, positions: Sequence[int]) -> Row:
-    return tuple(value for n, value in enumerate(row) if n not in positions)
+    kept = (value for n, value in enumerate(row) if n not in positions)
+    return tuple(tuple(value) if isinstance(value, list) else value for value in kept)
 
 
 def _close(a: Any, b: Any) -> bool:

@@ -17,6 +17,7 @@ from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.nodes import Project, Scan, walk
 from viewkeep.catalog.models import Table
 from viewkeep.errors import Unsupported
+from viewkeep.frontend.aggregates import canonical
 from viewkeep.frontend.binding import Binding, Ctes, Inner
 from viewkeep.frontend.ordering import CUTS
 from viewkeep.frontend.scope import NeedsDomain, Relation, Scope
@@ -33,19 +34,20 @@ class Bound:
     names: tuple[str, ...]
     tells_null_from_false: bool = False
     """A comparison with a subquery stands where it matters whether it is false or null."""
-    has_domains: bool = False
-    """Subqueries are correlated in a way that engines may refuse: see domain.py."""
+    by_plan_only: bool = False
+    """SQL leaves open what the answer is, as for the order of collect_list, or not every engine takes the
+    text, as of some correlated subqueries: only the plan recomputes the same."""
 
 
 def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, start: int = 0) -> Bound:
     """The plan of a query. `text` is the whole statement and `start` where the query begins in it."""
     binding = Binding(find_table, text, start, _bind)
-    relation = binding.query(query, {})
+    relation = binding.query(canonical(query), {})
     assert isinstance(relation.node, Project)
     if not any(isinstance(node, Scan) for node in walk(relation.node)):
         raise binding.fail(Unsupported, query, "a view needs a base table", "select from one")
     names = tuple(f.name for f in relation.fields)
-    return Bound(relation.node, names, binding.tells_null_from_false, binding.has_domains)
+    return Bound(relation.node, names, binding.tells_null_from_false, binding.by_plan_only)
 
 
 def _bind(binding: Binding, tree: Expr, ctes: Ctes, outer: Scope | None, by_domain: bool) -> Inner:

@@ -70,7 +70,7 @@ class Binding:
         self.refused: dict[str, Mapping[str, str]] = {}
         """For each alias the columns that are there, but of a type that views cannot have."""
         self.tells_null_from_false = False
-        self.has_domains = False
+        self.by_plan_only = False
 
     def query(self, tree: Expr, ctes: Ctes) -> Relation:
         """A query that looks at nothing outside itself."""
@@ -113,6 +113,21 @@ class Binding:
                 break
             if token.text.upper().split()[:1] == [word]:
                 found = place
+        return found
+
+    def argument_counts(self, function: str) -> set[int]:
+        """With how many arguments the statement calls a function; sqlglot drops what it has no place for."""
+        tokens = [token.text.upper() for token in tokenize(self._text)]
+        found = set()
+        for at, word in enumerate(tokens[:-1]):
+            if word == function.upper() and tokens[at + 1] == "(":
+                depth, count = 0, 1
+                for token in tokens[at + 1 :]:
+                    depth += {"(": 1, ")": -1}.get(token, 0)
+                    count += depth == 1 and token == ","
+                    if depth == 0:
+                        break
+                found.add(count)
         return found
 
     # --- names ---

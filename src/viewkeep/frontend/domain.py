@@ -71,7 +71,7 @@ def bind_domain(binding: Binding, tree: exp.Select, own: Scope, outer: Scope) ->
     if any(outer.is_outer(f.column.name) for f in fields):
         raise NeedsDomain  # of a query further out, which must bring its values in first
     node = _values(binding, outer, fields)
-    binding.has_domains = True
+    binding.by_plan_only = True
     named = (Field(f.qualifier, f.name, c) for f, c in zip(fields, node.columns, strict=True))
     return Domain(binding, outer, fields, Relation(node, tuple(named)))
 

@@ -8,14 +8,14 @@ from itertools import chain, product
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr, column, columns_of, substitute
+from viewkeep.algebra.expressions import Expr, column, columns_of, over_parts, substitute
 from viewkeep.algebra.nodes import Aggregate, Column, Constant, Join, Node, Project
 from viewkeep.errors import Unsupported, ViewkeepError
-from viewkeep.frontend.aggregates import AGGREGATES, COUNTS, Aggregates, aggregates_in
+from viewkeep.frontend.aggregates import AGGREGATES, COLLECTED, COUNTS, Aggregates, aggregates_in
 from viewkeep.frontend.binding import Binding, Output
 from viewkeep.frontend.ordering import output_at
 from viewkeep.frontend.scope import NeedsDomain, PlanTyping, Scope, bound
-from viewkeep.frontend.select_list import no_aggregate
+from viewkeep.frontend.select_list import no_aggregate, no_array
 from viewkeep.frontend.typed import Typed, said
 
 
@@ -54,6 +54,7 @@ class Grouping:
         resolved = self._scope.resolve(entry)
         if resolved not in self._keys:
             typed = self._scope.typing.type(resolved)
+            no_array(self._binding, entry, typed.type)
             self._keys[resolved] = self._aggregates.input(typed, entry.name or "key")
 
     def own_key(self, tree: Expr) -> Expr:
@@ -127,13 +128,7 @@ class Grouping:
             return self._aggregates.finished(node)
         if self._set_of[1] and isinstance(node, (exp.Grouping, exp.GroupingId)):
             return self._grouping(node)
-        made = node.copy()
-        for key, value in list(made.args.items()):
-            if isinstance(value, exp.Expr):
-                made.set(key, self._rewritten(value))
-            elif isinstance(value, list):
-                made.set(key, [self._rewritten(v) if isinstance(v, exp.Expr) else v for v in value])
-        return made
+        return over_parts(node, self._rewritten)
 
     def _ungrouped(self, tree: Expr) -> ViewkeepError:
         return self._binding.fail(
@@ -142,21 +137,26 @@ class Grouping:
         )  # fmt: skip
 
     def over_nothing(self, tree: Expr) -> Typed:
-        """What an expression over groups is for a group of no rows: COUNT is 0, other aggregates are NULL."""
+        """What an expression over groups is for a group of no rows: COUNT is 0, COLLECT_LIST empty, other
+        aggregates are NULL."""
 
         def swap(node: Expr) -> Expr:
             if not isinstance(node, (exp.Filter, *AGGREGATES)):
                 return node
-            counts = isinstance(node.this if isinstance(node, exp.Filter) else node, COUNTS)
-            value: Expr = exp.Literal.number(0) if counts else exp.Null()
-            return exp.Cast(this=value, to=self.finish(node).type.sql())
+            kind = self.finish(node).type
+            bare = node.this if isinstance(node, exp.Filter) else node
+            value: Expr = exp.Literal.number(0) if isinstance(bare, COUNTS) else exp.Null()
+            made = exp.Cast(this=exp.Array() if isinstance(bare, COLLECTED) else value, to=kind.sql())
+            made.meta["typed"] = (kind, isinstance(value, exp.Null))
+            return made
 
         return self.finish(tree.copy().transform(swap))
 
     def empty(self, tree: Expr, terms: Sequence[Expr]) -> Expr | None:
         """What an expression of the SELECT list is over no rows; None where that is NULL. `terms` say what
         the keys equal outside."""
-        if not any(isinstance(a, COUNTS) for a in aggregates_in(tree)) and _is_strict(tree):
+        known = (*COUNTS, *COLLECTED)
+        if not any(isinstance(a, known) for a in aggregates_in(tree)) and _is_strict(tree):
             return None
         outside = {term.this.name: _from_outside(term.expression) for term in terms}
         made = substitute(self.over_nothing(tree).expression, outside)

@@ -18,7 +18,7 @@ from viewkeep.frontend.domain import Domain, bind_domain
 from viewkeep.frontend.grouping import Grouping, bind_grouping
 from viewkeep.frontend.ordering import Sort, limited, orders, output_at, row_counts
 from viewkeep.frontend.scope import Field, NeedsDomain, Relation, Scope
-from viewkeep.frontend.select_list import no_aggregate, no_duplicates, select_list
+from viewkeep.frontend.select_list import no_aggregate, no_array, no_duplicates, select_list
 from viewkeep.frontend.set_operations import without_duplicates
 from viewkeep.frontend.sources import bind_from
 from viewkeep.frontend.stages import Rows, Stage
@@ -279,4 +279,5 @@ def _distinct(
         raise binding.fail(Unsupported, tree, "DISTINCT ON is not Spark's", "use ROW_NUMBER and QUALIFY")
     if correlated is None:
         raise NeedsDomain
+    no_array(binding, tree, *(c.type for c in project.columns))
     return without_duplicates(binding, project)

@@ -1,13 +1,14 @@
-"""The SELECT list: stars written out, and a name for every output."""
+"""The SELECT list: stars and earlier aliases written out, and a name for every output."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import Expr
+from viewkeep.algebra.expressions import Expr, over_parts
+from viewkeep.algebra.types import Type
 from viewkeep.errors import AmbiguousColumn, UnknownTable, Unsupported
 from viewkeep.frontend.aggregates import aggregates_in
 from viewkeep.frontend.binding import Binding, Output
@@ -17,7 +18,10 @@ from viewkeep.frontend.scope import Relation, bound
 def select_list(binding: Binding, tree: exp.Select, relation: Relation) -> list[Output]:
     """The outputs of a SELECT, with their names."""
     outputs: list[Output] = []
-    for entry in tree.expressions:
+    columns = {f.name.lower() for f in relation.fields}
+    earlier: dict[str, Expr] = {}
+    for written in tree.expressions:
+        entry = _with_aliases(written, {n: e for n, e in earlier.items() if n not in columns})
         star = entry.this if isinstance(entry, exp.Column) else entry
         if isinstance(star, exp.Star):
             if star.args.get("replace") or star.args.get("rename"):
@@ -27,10 +31,21 @@ def select_list(binding: Binding, tree: exp.Select, relation: Relation) -> list[
             outputs += _starred(binding, entry, star, relation, tree)
         elif isinstance(entry, exp.Alias):
             outputs.append((entry.this, entry.alias))
+            earlier[entry.alias.lower()] = entry.this
         else:
-            bare = entry.unnest()
-            outputs.append((entry, bare.name if isinstance(bare, exp.Column) else _spark_name(entry)))
+            bare = written.unnest()
+            outputs.append((entry, bare.name if isinstance(bare, exp.Column) else _spark_name(written)))
     return outputs
+
+
+def _with_aliases(tree: Expr, earlier: Mapping[str, Expr]) -> Expr:
+    """The expression with what an earlier alias of the list stands for; in a subquery it has no meaning."""
+    if isinstance(tree, exp.Query) or not earlier:
+        return tree
+    if isinstance(tree, exp.Column):
+        known = not tree.table and not isinstance(tree.this, exp.Star) and tree.name.lower() in earlier
+        return exp.Paren(this=earlier[tree.name.lower()].copy()) if known else tree
+    return over_parts(tree, lambda part: _with_aliases(part, earlier))
 
 
 def _spark_name(entry: Expr) -> str:
@@ -79,6 +94,14 @@ def no_duplicates(binding: Binding, tree: Expr, names: Sequence[str]) -> None:
                 AmbiguousColumn, tree, f"two columns are called {name}", "give one an alias: AS"
             )
         seen.add(name.lower())
+
+
+def no_array(binding: Binding, tree: Expr, *kinds: Type) -> None:
+    """Refuses arrays where rows are told apart by them: they cannot be keys of what is stored."""
+    if any(kind.kind == "array" for kind in kinds):
+        raise binding.fail(
+            Unsupported, tree, "rows cannot be grouped by an array, nor made distinct", "use ARRAY_JOIN(...)"
+        )
 
 
 def no_aggregate(binding: Binding, tree: Expr, clause: str) -> None:

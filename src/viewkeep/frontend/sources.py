@@ -11,7 +11,7 @@ from sqlglot import exp
 from viewkeep.algebra import types as t
 from viewkeep.algebra.bags import bag_scan
 from viewkeep.algebra.expressions import Expr
-from viewkeep.algebra.nodes import Column, Constant, Scan
+from viewkeep.algebra.nodes import Column, Constant, Project, Scan
 from viewkeep.errors import TypeMismatch, UnknownTable, Unsupported
 from viewkeep.frontend.binding import Binding, Ctes
 from viewkeep.frontend.joins import join, lateral
@@ -44,6 +44,8 @@ def _source(binding: Binding, tree: Expr, ctes: Ctes) -> Relation:
         return _derived(binding, tree, ctes)
     if isinstance(tree, exp.Paren):
         return _source(binding, tree.this, ctes)
+    if isinstance(tree, exp.Values):
+        return _values(binding, tree)
     if not isinstance(tree, exp.Table) or not isinstance(tree.this, exp.Identifier):
         raise binding.fail(
             Unsupported, tree, f"{tree.sql('spark')} cannot stand in FROM",
@@ -91,6 +93,30 @@ def renamed(binding: Binding, relation: Relation, aliased: Expr) -> Relation:
 def _qualified(relation: Relation, qualifier: str) -> Relation:
     fields = (replace(f, qualifier=qualifier) for f in relation.starred())
     return Relation(relation.node, tuple(fields))
+
+
+def _values(binding: Binding, tree: exp.Values) -> Relation:
+    """VALUES (...), (...): a number for each row, and columns that choose by it."""
+    rows = [list(e.expressions) if isinstance(e, exp.Tuple) else [e] for e in tree.expressions]
+    if len({len(row) for row in rows}) != 1:
+        raise binding.fail(Unsupported, tree, "rows of VALUES have different lengths", "make them equal")
+    number = Column(binding.fresh("row"), t.INT, nullable=False)
+    scope = binding.scope(Relation(Constant(number, ()), ()))
+    items, fields = [], []
+    for at, parts in enumerate(zip(*rows, strict=True), start=1):
+        branches = [
+            exp.If(
+                this=exp.EQ(this=scope.add(number), expression=exp.Literal.number(n)),
+                true=scope.resolve(part),
+            )
+            for n, part in enumerate(parts)
+        ]
+        chosen = scope.typing.type(exp.Case(ifs=branches))
+        nullable = any(scope.typing.type(scope.resolve(part)).nullable for part in parts)
+        items.append(binding.item(f"col{at}", replace(chosen, nullable=nullable)))
+        fields.append(Field(tree.alias, f"col{at}", items[-1].column))
+    node = Project(Constant(number, tuple(range(len(rows)))), tuple(items))
+    return renamed(binding, Relation(node, tuple(fields)), tree)
 
 
 def _scan(binding: Binding, tree: exp.Table, name: str) -> Relation:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr, column, columns_of, conjunction
+from viewkeep.algebra.expressions import Expr, column, columns_of, conjunction, over_parts
 from viewkeep.algebra.nodes import (
     Aggregate,
     Column,
@@ -91,14 +91,7 @@ class Subqueries:
         return self._over_parts(node, only_truth=False)
 
     def _over_parts(self, node: Expr, only_truth: bool) -> Expr:
-        made = node.copy()
-        for key, value in list(made.args.items()):
-            if isinstance(value, exp.Expr):
-                made.set(key, self._lifted(value, only_truth))
-            elif isinstance(value, list):
-                made.set(key, [self._lifted(v, only_truth) if isinstance(v, exp.Expr) else v for v in value])
-        made.meta.update(node.meta)
-        return made
+        return over_parts(node, lambda part: self._lifted(part, only_truth))
 
     def _negated(self, node: exp.Not, only_truth: bool) -> Expr:
         inner = node.this.unnest()

@@ -50,7 +50,7 @@ class Compiled:
     tells_null_from_false: bool = False
     query: Expr | None = None
     """The view's query as it was bound: views that it names are replaced by their own queries."""
-    has_domains: bool = False
+    by_plan_only: bool = False
     _lookups: dict[str, tuple[str, ...]] | None = None
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
         field(default_factory=dict)
@@ -106,9 +106,8 @@ class Compiled:
 
     @property
     def verified_by_plan(self) -> bool:
-        """Whether a recomputation must run the plan, not the user's text: it says which of some equal rows
-        are meant, and not every engine takes every correlated subquery."""
-        return self.ids_decide or self.has_domains
+        """Whether a recomputation must run the plan, not the user's text, which may leave its answer open."""
+        return self.ids_decide or self.by_plan_only
 
     def script(self, present: Present) -> Script:
         """The delta script for a batch of these kinds of change."""
@@ -156,5 +155,5 @@ def compile_view(
         locates,
         bound.tells_null_from_false,
         query,
-        bound.has_domains,
+        bound.by_plan_only,
     )
