@@ -279,6 +279,29 @@ def test_a_view_is_still_kept_after_opening_again(tmp_path: Path) -> None:
         assert contents(vk, "v") == contents(vk, "t")
 
 
+def test_views_over_a_view_over_a_bag(vk: viewkeep.Connection) -> None:
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT item, n FROM orders WHERE n IS NOT NULL")
+    vk.sql("CREATE MATERIALIZED VIEW w AS SELECT item, COUNT(*) AS times FROM v GROUP BY item")
+    vk.sql(
+        "INSERT INTO orders VALUES ('a', 1, 2.5), ('c', 3, NULL); UPDATE orders SET n = 2 WHERE item = 'b'"
+    )
+    assert [done.strategy for done in vk.refresh()] == ["tuple", "tuple"]
+    assert contents(vk, "w") == {("a", 3): 1, ("b", 1): 1, ("c", 1): 1}
+
+
+def test_unusual_names(vk: viewkeep.Connection) -> None:
+    vk.sql("CREATE TABLE `Odd One` (`Group By` INT, `t1` INT, `values` STRING)")
+    vk.sql("INSERT INTO `Odd One` VALUES (1, 1, 'x'), (1, 1, 'x')")
+    query = "SELECT a.`Group By`, b.`values` FROM `Odd One` AS a JOIN `odd one` AS b ON a.t1 = b.`GROUP BY`"
+    vk.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    vk.sql(
+        "INSERT INTO `odd one` VALUES (1, 1, NULL), (2, 1, 'x'); DELETE FROM `Odd One` WHERE `VALUES` = 'x'"
+    )
+    vk.refresh()
+    assert contents(vk, "v") == contents(vk, f"({independent(query)})")
+    assert vk.verify("v")
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_a_refresh_that_fails_changes_nothing(vk: viewkeep.Connection, after: bool) -> None:
     query = "SELECT x.item, y.n FROM orders AS x JOIN orders AS y ON x.item = y.item"

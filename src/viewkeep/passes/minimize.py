@@ -74,11 +74,11 @@ def minimize_query(query: Node, lets: Lets) -> Node:
         merge_selections,
         merge_projections,
         start_joins_at_diff,
-        look_up_bags_by_join_columns,
-        number_only_rows_looked_up,
     ]
     for rule in rules:
         query = rebuild(query, rule)
+    if any(is_bag(n) for n in walk(query)):
+        query = rebuild(look_up_bags_by_join_columns(query), number_only_rows_looked_up)
     return query
 
 
@@ -287,25 +287,30 @@ def look_up_bags_by_join_columns(node: Node) -> Node:
     """LookUpBagsByJoinColumns: diff join B -> diff join (B semijoin diff), where B is a table without a key.
 
     The join alone would do, but the rows of B are numbered first, and that is work for the whole table unless
-    it is told which values are asked for. Not for the padded side of an outer join: all its rows are.
+    it is told which values are asked for. Not for the kept side of an outer join: all its rows are. From the
+    top down, each semijoin with the other side as it was: with what was made of it, n joins would be 2^n.
     """
-    if not isinstance(node, (Join, OuterJoin)) or (isinstance(node, OuterJoin) and node.full):
-        return node
-    pairs = equated_columns(node.condition)
-    sides = [node.left, node.right]
-    for n in (0, 1) if isinstance(node, Join) else (1,):
-        other = sides[1 - n]
-        if not _is_small(other) or _is_small(sides[n]):
-            continue
-        for scan in [s for s in walk(sides[n]) if is_bag(s)]:
-            on = tuple(
-                (a, b)
-                for a, b in (*pairs, *((b, a) for a, b in pairs))
-                if a in scan.by_name and a in sides[n].by_name and b in other.by_name
-            )
-            if on:
-                sides[n] = push_semijoin_down(SemiJoin(sides[n], passing(other, [b for _, b in on]), on))
-    return node.with_inputs(sides)
+    if isinstance(node, SemiJoin):
+        return node.with_inputs([look_up_bags_by_join_columns(node.left), node.right])
+    if isinstance(node, Join):
+        sides = [_told_by(node.left, node.right, node), _told_by(node.right, node.left, node)]
+        node = node.with_inputs(sides)
+    elif isinstance(node, OuterJoin) and not node.full:
+        node = node.with_inputs([node.left, _told_by(node.right, node.left, node)])
+    return node.with_inputs([look_up_bags_by_join_columns(child) for child in node.inputs])
+
+
+def _told_by(side: Node, other: Node, join: Join | OuterJoin) -> Node:
+    """A side of a join, where its tables without a key are asked only for what the other side asks for."""
+    if not _is_small(other) or _is_small(side):
+        return side
+    pairs = equated_columns(join.condition)
+    for scan in [s for s in walk(side) if is_bag(s)]:
+        own = frozenset(scan.names) & frozenset(side.names)
+        on = tuple(p for a, b in pairs for p in ((a, b), (b, a)) if p[0] in own and p[1] in other.by_name)
+        if on:
+            side = push_semijoin_down(SemiJoin(side, passing(other, [b for _, b in on]), on))
+    return side
 
 
 def number_only_rows_looked_up(node: Node) -> Node:
