@@ -63,46 +63,17 @@ def minimize(script: Script) -> Script:
 def minimize_query(query: Node, lets: Lets) -> Node:
     """All rules, once each, in the order in which they feed each other."""
     rules: list[Callable[[Node], Node]] = [
-        reduce_what_a_diff_joins,
         push_semijoin_down,
         lambda node: take_rows_from_diff(node, lets),
         lambda node: drop_what_is_empty(node, lets),
         merge_selections,
         merge_projections,
         start_joins_at_diff,
-        number_only_rows_looked_up,
     ]
     for rule in rules:
         query = rebuild(query, rule)
-    return query
-
-
-def reduce_what_a_diff_joins(node: Node) -> Node:
-    """ReduceJoinedWithDiff: d join X -> d join (X semijoin d), by the columns that the join equates, where X
-    is more than tables and inner joins: engines pass a join's values on to those, and not through the rest.
-
-    Not the side of an outer join of which all rows are kept.
-    """
-    if not isinstance(node, (Join, OuterJoin)) or (isinstance(node, OuterJoin) and node.full):
-        return node
-    sides = [node.left, node.right]
-    for n in (0, 1) if isinstance(node, Join) else (1,):
-        other = sides[1 - n]
-        if not _is_small(other) or _is_small(sides[n]) or _is_plain(sides[n]):
-            continue
-        pairs = equated_columns(node.condition)
-        both_ways = (*pairs, *((b, a) for a, b in pairs))
-        on = tuple((a, b) for a, b in both_ways if a in sides[n].by_name and b in other.by_name)
-        if on:
-            sides[n] = SemiJoin(sides[n], passing(other, [b for _, b in on]), on)
-            return node.with_inputs(sides)
-    return node
-
-
-def _is_plain(node: Node) -> bool:
-    if isinstance(node, (Select, Project, Join)):
-        return all(_is_plain(child) for child in node.inputs)
-    return not node.inputs and not is_bag(node)  # the rows of a bag are numbered before they are joined
+    query = reduce_what_a_diff_joins(query)
+    return rebuild(query, number_only_rows_looked_up)
 
 
 def push_semijoin_down(node: Node) -> Node:
@@ -332,6 +303,45 @@ def start_joins_at_diff(node: Node) -> Node:
         terms = [t for t in terms if t not in here]
         plan = Join(plan, following, conjunction(here))
     return passing(plan, node.names)
+
+
+def reduce_what_a_diff_joins(node: Node) -> Node:
+    """ReduceJoinedWithDiff: d join X -> d join (X semijoin d), by the columns that the join equates.
+
+    Where X is tables and inner joins, engines pass the values of d on to them by themselves; not through the
+    rest, and the rows of a table without a key are numbered first, which is work for the whole table. Not for
+    the side of an outer join of which all rows are kept. From the top down, each semijoin with the other side
+    as it was: with what was made of it, n joins would be 2^n.
+    """
+    if isinstance(node, SemiJoin):
+        return node.with_inputs([reduce_what_a_diff_joins(node.left), node.right])
+    if isinstance(node, Join):
+        node = node.with_inputs(
+            [_told_by(node.left, node.right, node), _told_by(node.right, node.left, node)]
+        )
+    elif isinstance(node, OuterJoin) and not node.full:
+        node = node.with_inputs([node.left, _told_by(node.right, node.left, node)])
+    return node.with_inputs([reduce_what_a_diff_joins(child) for child in node.inputs])
+
+
+def _told_by(side: Node, other: Node, join: Join | OuterJoin) -> Node:
+    """A side of a join, asked only for what the other side asks for."""
+    if not _is_small(other) or _is_small(side) or _is_plain(side):
+        return side
+    pairs = equated_columns(join.condition)
+    on = tuple(
+        p for a, b in pairs for p in ((a, b), (b, a)) if p[0] in side.by_name and p[1] in other.by_name
+    )
+    if not on:
+        return side
+    return push_semijoin_down(SemiJoin(side, passing(other, [b for _, b in on]), on))
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a relation is made of tables with keys by selections, projections and inner joins alone."""
+    if isinstance(node, (Select, Project, Join)):
+        return all(_is_plain(child) for child in node.inputs)
+    return not node.inputs and not is_bag(node)
 
 
 def number_only_rows_looked_up(node: Node) -> Node:

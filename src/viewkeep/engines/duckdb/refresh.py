@@ -9,11 +9,12 @@ from typing import Any
 
 from sqlglot import exp
 
+from viewkeep.algebra.bags import OCCURRENCE
 from viewkeep.algebra.nodes import Scan
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.capture.duckdb import base_table, log_table
 from viewkeep.catalog.models import Table, View
-from viewkeep.chooser import Choice, Facts, choose
+from viewkeep.chooser import SMALL_TABLES, Choice, Facts, choose
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.duckdb.names import DuckDBNames, bare
@@ -219,9 +220,9 @@ class Refresher:
         return self._ready[key]
 
     def _choose(self, view: View, compiled: Compiled, ready: _Ready, counts: Counts) -> Choice:
-        if view.policy != "auto":
-            return choose(view.policy, compiled.strategy, _UNKNOWN)
         tables = {table.name: self._rows_of(table.name, base_table(table.name)) for table in view.tables}
+        if view.policy != "auto" or sum(tables.values()) < SMALL_TABLES:
+            return choose(view.policy, compiled.strategy, _UNKNOWN)
         targets = {
             t.name: self._rows_of(_key(view, t.name), target_table(view.name, t.name))
             for t in compiled.placement.targets
@@ -267,6 +268,8 @@ class Refresher:
 
     def _is_selective(self, table: str, column: str) -> bool:
         """Whether a value of the column names few rows."""
+        if column == OCCURRENCE:
+            return False
         if (table, column) not in self._selective:
             values = exp.ApproxDistinct(this=bare(column))
             found = self._count(to_sql(exp.select(values).from_(base_table(table))))
@@ -333,8 +336,8 @@ def _events(table: str, after: int) -> exp.Select:
 
 
 def _base_lookups(script: Script) -> frozenset[tuple[str, str]]:
-    found = ((leaf, column) for leaf, column in lookups(script) if isinstance(leaf, Scan))
-    return frozenset((leaf.table, leaf.base_name[column]) for leaf, column in found)
+    found = {(leaf.table, leaf.base_name[name]) for leaf, name in lookups(script) if isinstance(leaf, Scan)}
+    return frozenset((table, column) for table, column in found if column != OCCURRENCE)
 
 
 def _step(compute: Compute, name: exp.Expr) -> _Step:
