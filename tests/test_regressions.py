@@ -569,3 +569,22 @@ BIG = Tab("l", (Col("k", "INT", False),), (Col("x", "BIGINT"),))
 )
 def test_a_sum_that_moves_by_more_than_its_type_holds(start: str, change: str) -> None:
     check("SELECT SUM(x) AS s FROM l", [f"INSERT INTO l VALUES {start}"], [change], tables=(BIG,))
+
+
+def test_a_statement_that_duckdbs_optimizer_fails_on() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE s (a DECIMAL(8,2), b INT)")
+        vk.sql("INSERT INTO s VALUES (99999.99, -1), (99999.99, -1), (99999.99, 0), (2.25, -1), (2.25, -1)")
+        vk.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT 2 AS o0 FROM s AS x1 CROSS JOIN (SELECT ROUND(x4.a, 1) AS g0, "
+            "x3.b AS g1, SUM(x3.b) AS m0, MAX(x4.b) AS m1 FROM s AS x3 LEFT JOIN s AS x4 ON x3.a = x4.a "
+            "AND x3.b = x4.b GROUP BY 1, 2) AS x2 WHERE (CASE x2.m1 WHEN 0 THEN 'a' WHEN 1 THEN 'b' END <> '')"
+        )
+        for change in (
+            "INSERT INTO s SELECT * FROM s WHERE b = -1",
+            "INSERT INTO s VALUES (0.00, 3), (0.00, 3), (-1.50, -1), (1.50, NULL), (1.50, NULL)",
+            "INSERT OVERWRITE s VALUES (0.00, 0), (0.00, 0), (-1.50, -1), (99999.99, 3)",
+        ):
+            vk.sql(change)
+            vk.refresh("v")
+            assert vk.verify("v")
