@@ -97,8 +97,8 @@ def bind_select(
         project = _distinct(binding, tree, project, correlated)
     one_row = grouped and not any(tree.args.get(key) for key in ("group", "having", "qualify"))
     limit, offset = row_counts(binding, tree)
-    if not one_row or limit == 0 or offset:  # one row is cut to one row by LIMIT 1
-        one_row = one_row and limit is None and not offset
+    if not one_row or limit == 0 or offset:  # else LIMIT 1 cuts one row to one row
+        one_row = False
         project = limited(binding, tree, project, sorts, items, correlated)
     fields = tuple(Field("", name, item.column) for (_, name), item in zip(made, items, strict=True))
     empty = tuple(grouping.empty(e, terms) for e, _ in made) if one_row and terms else ()
