@@ -47,6 +47,9 @@ CORRELATED = {
     "(SELECT 1 FROM b WHERE b.g = a.g QUALIFY ROW_NUMBER() OVER (ORDER BY b.d, b.k) = 2)",
     "in_qualify": "SELECT a.k FROM a WHERE a.x IN "
     "(SELECT b.y FROM b WHERE b.d < a.d QUALIFY ROW_NUMBER() OVER (ORDER BY b.y, b.k) <= 2)",
+    "in_aggregates": "SELECT a.g, SUM(CASE WHEN EXISTS (SELECT 1 FROM b WHERE b.g = a.g AND b.d < a.d) THEN 1 ELSE 0 END)"
+    " AS n, MAX((SELECT COUNT(*) FROM c WHERE c.z <= a.x)) AS m FROM a GROUP BY a.g "
+    "HAVING COUNT(CASE WHEN a.x IN (SELECT b.y FROM b) THEN 1 END) < 3",
     # two levels
     "two_exists": "SELECT a.k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.g = a.g "
     "AND EXISTS (SELECT 1 FROM c WHERE c.g = b.g AND c.z = a.x))",

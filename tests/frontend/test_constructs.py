@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import viewkeep
+from viewkeep.cli.json_form import of_result
 
 from ..helpers import con
 from ..oracle.harness import bag, independent
@@ -52,12 +53,19 @@ def test_a_view_is_kept_under_random_changes(name: str) -> None:
                     assert vk.verify(strategy)
 
 
-# a refresh on Spark takes a second or more
+def test_an_array_is_a_list_in_json() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE t (k INT, m DECIMAL(5,2), PRIMARY KEY (k))")
+        vk.sql("INSERT INTO t VALUES (1, 2.5), (2, 1), (3, NULL)")
+        vk.sql("CREATE MATERIALIZED VIEW v AS SELECT COLLECT_LIST(m) AS l FROM t")
+        (form,) = of_result(vk.sql("SELECT * FROM v"))
+        assert form["rows"] == [[["1.00", "2.50"]]]
+
+
+# a refresh on Spark takes a second or more, so there are few views that have most of the constructs
 ON_SPARK = (
-    "max_by_two", "in_having", "coalesced", "outer_beside", "latest_before", "in_aggregate", "exists_qualify",
-    "two_not_exists", "two_scalar_both", "lateral_aggregate", "lateral_before", "except_shared",
-    "collect_set", "collect_of_outer", "of_arrays", "over_collected", "listagg", "by_other", "mode",
-    "percentiles", "bits", "regression",
+    "max_by_two", "latest_before", "two_scalar_both", "lateral_aggregate", "collect_of_outer", "of_arrays", "listagg",
+    "by_other", "percentiles", "regression", "range_days", "ignore_nulls",
 )  # fmt: skip
 
 
@@ -72,7 +80,7 @@ def test_spark_keeps_what_duckdb_keeps(spark_engine: viewkeep.Connection, spark:
                 vk.sql(statement)
         for name in ON_SPARK:
             spark_engine.sql(f"CREATE MATERIALIZED VIEW v_{name} AS {VIEWS[name][0]}")
-        for number in range(3):
+        for number in range(2):
             for statement in batch(random, number) if number else ():
                 for vk in (spark_engine, other):
                     vk.sql(statement)
@@ -81,5 +89,5 @@ def test_spark_keeps_what_duckdb_keeps(spark_engine: viewkeep.Connection, spark:
                 found = spark.sql(f"SELECT * FROM v_{name}").collect()
                 same = bag([tuple(v) if isinstance(v, list) else v for v in row] for row in found)
                 assert same == rows(other, VIEWS[name][1]), f"{name} differs after batch {number}"
-        for name in ON_SPARK:
+        for name in ("latest_before", "listagg"):
             assert spark_engine.verify(f"v_{name}"), name

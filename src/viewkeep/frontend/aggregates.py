@@ -91,60 +91,64 @@ class Aggregates:
         return item.column
 
     def finished(self, node: Expr) -> Expr:
-        """An aggregate from what is kept: SQL's SUM and AVG over no non-null value are NULL."""
+        """An aggregate from what is kept."""
         if isinstance(node, exp.Filter):
             return self.finished(_filtered(node))
-        if type(node) in _REFUSED:
-            raise self._fail(Unsupported, node, *_REFUSED[type(node)])
-        for part in node.iter_expressions():
-            if list(aggregates_in(part)):
-                raise self._fail(
-                    Unsupported, node, "an aggregate of an aggregate", "aggregate in a derived table"
-                )
-        if isinstance(node, COLLECTED):
-            return self._collected(node)
-        if isinstance(node, exp.GroupConcat):
-            return self._joined(node)
-        if isinstance(node, (exp.Quantile, exp.WithinGroup)):
-            return self._percentile(node)
+        self._check(node)
+        for kinds, finish in (
+            (COLLECTED, self._collected),
+            (exp.GroupConcat, self._joined),
+            ((exp.Quantile, exp.WithinGroup), self._percentile),
+            (_BY_OTHER, self._by_other),
+            (exp.Mode, self._mode),
+        ):
+            if isinstance(node, kinds):
+                return finish(node)
         if node.find(exp.Distinct):
             return self._of_distinct(node)
         if isinstance(node, exp.CountIf):
             return self.finished(exp.Count(this=_where(node.this, exp.Literal.number(1))))
         if isinstance(node, exp.RegrCount):
-            pair = _where(_known(node.expression), node.this.copy())
-            return self.finished(exp.Count(this=pair))
+            return self.finished(exp.Count(this=_where(_known(node.expression), node.this.copy())))
         if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
             return self._of_truth(node)
         if isinstance(node, (*_OF_NUMBERS, *_OF_PAIRS)):
             return self._of_numbers(node)
-        if isinstance(node, _BY_OTHER):
-            return self._by_other(node)
-        if isinstance(node, exp.Mode):
-            return self._mode(node)
-        if node.expressions:
-            raise self._fail(Unsupported, node, f"{node.key.upper()} takes one argument", "use one column")
-        argument = node.this
-        if argument is None:
-            raise self._fail(Unsupported, node, f"{node.key.upper()} needs an argument", "COUNT(*)")
-        if isinstance(node, exp.Count) and isinstance(argument, (exp.Star, exp.Literal)):
+        if isinstance(node, exp.Count) and isinstance(node.this, (exp.Star, exp.Literal)):
             return column(self._rows.name)
-        typed = self._scope.typing.type(argument)
+        return self._of_value(node)
+
+    def _check(self, node: Expr) -> None:
+        if type(node) in _REFUSED:
+            raise self._fail(Unsupported, node, *_REFUSED[type(node)])
+        if any(aggregates_in(part) for part in node.iter_expressions()):
+            raise self._fail(
+                Unsupported, node, "an aggregate of an aggregate", "aggregate in a derived table"
+            )
+        name = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+        paired = isinstance(node, (*_OF_PAIRS, *_BY_OTHER, exp.RegrCount))
+        if node.args.get("this") is None or (paired and node.args.get("expression") is None):
+            count = "two arguments" if paired else "an argument"
+            raise self._fail(Unsupported, node, f"{name} needs {count}", "as COUNT(*) or MAX_BY(x, y)")
+        if node.expressions:
+            raise self._fail(Unsupported, node, f"{name} takes one argument", "use one column")
+
+    def _of_value(self, node: Expr) -> Expr:
+        """COUNT, MIN, MAX, SUM, AVG and bits of one value. SUM and AVG over no non-null value are NULL."""
+        typed = self._scope.typing.type(node.this)
+        if not isinstance(node, (exp.Count, *_EXTREMES)):
+            self._number(node, typed)
+        given = self.input(typed, "value")
         if isinstance(node, exp.Count):
-            return column(self._values(self.input(typed, "value")).name)
+            return column(self._values(given).name)
         if isinstance(node, _EXTREMES):  # any value will do for ANY_VALUE: the least
-            given = self.input(typed, "value")
             function: Function = "max" if isinstance(node, exp.Max) else "min"
             kept = self._measure(function, given.name, given.type, f"{given.name}_{function}", nullable=True)
             self._binding.by_plan_only |= isinstance(node, exp.AnyValue)
             return column(kept.name)
-        self._number(node, typed)
-        given = self.input(typed, "value")
         if isinstance(node, _OF_BITS):
             if not typed.type.is_integer:
-                raise self._fail(
-                    TypeMismatch, node, f"{node.key} needs integers, not {typed.type}", "use CAST"
-                )
+                raise self._fail(TypeMismatch, node, f"{typed.type} has no bits to combine", "use CAST")
             return self._anew(type(node)(this=column(given.name)), given.type, node.key)
         values, total = self._values(given), self._sum(given)
         if isinstance(node, exp.Avg):
@@ -172,7 +176,7 @@ class Aggregates:
         self._binding.by_plan_only = True
         return self._anew(made_call(name, [column(given.name)], kind, False).expression, kind, name, False)
 
-    def _joined(self, node: exp.GroupConcat) -> Expr:
+    def _joined(self, node: Expr) -> Expr:
         """listagg: in the order that WITHIN GROUP says, and else in ascending order; so are equal ones."""
         order = node.this if isinstance(node.this, exp.Order) else exp.Order(this=node.this, expressions=[])
         distinct = isinstance(order.this, exp.Distinct)
@@ -214,10 +218,8 @@ class Aggregates:
         call = made_call(name, [column(given.name), column(by.name)], given.type, True)
         return self._anew(call.expression, given.type, name)
 
-    def _mode(self, node: exp.Mode) -> Expr:
+    def _mode(self, node: Expr) -> Expr:
         """The most frequent value; of several the least, as mode(x, TRUE) has it."""
-        if node.this is None:
-            raise self._fail(Unsupported, node, "MODE() WITHIN GROUP is not supported", "MODE(x)")
         given = self.input(self._scope.typing.type(node.this), "value")
         self._binding.by_plan_only = True
         call = made_call("mode", [column(given.name)], given.type, True)
@@ -226,7 +228,7 @@ class Aggregates:
     def _percentile(self, node: Expr) -> Expr:
         """percentile, percentile_cont and percentile_disc, of one literal share."""
         if isinstance(node, exp.Quantile):
-            value, share, name, descending = node.this, node.args["quantile"], "percentile_cont", False
+            value, share, name, descending = node.this, node.args.get("quantile"), "percentile_cont", False
             if 3 in self._binding.argument_counts("percentile"):  # which sqlglot drops
                 raise self._fail(
                     Unsupported, node, "PERCENTILE with frequencies is not supported", "leave them out"

@@ -42,7 +42,13 @@ class Bound:
 def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, start: int = 0) -> Bound:
     """The plan of a query. `text` is the whole statement and `start` where the query begins in it."""
     binding = Binding(find_table, text, start, _bind)
-    relation = binding.query(canonical(query), {})
+    try:
+        relation = binding.query(canonical(query), {})
+    except NeedsDomain as problem:
+        raise binding.fail(
+            Unsupported, query, "a subquery depends on the outer query in a way that is not supported",
+            "join with a derived table instead",
+        ) from problem  # fmt: skip
     assert isinstance(relation.node, Project)
     if not any(isinstance(node, Scan) for node in walk(relation.node)):
         raise binding.fail(Unsupported, query, "a view needs a base table", "select from one")

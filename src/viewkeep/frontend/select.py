@@ -9,10 +9,10 @@ from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr, columns_of, conjunction, conjuncts, rename
+from viewkeep.algebra.expressions import Expr, columns_of, conjunction, conjuncts, over_parts, rename
 from viewkeep.algebra.nodes import Join, Node, Project, Select, passing
 from viewkeep.errors import TypeMismatch, Unsupported
-from viewkeep.frontend.aggregates import aggregates_in
+from viewkeep.frontend.aggregates import AGGREGATES, aggregates_in
 from viewkeep.frontend.binding import Binding, Ctes, Inner, Output, equality
 from viewkeep.frontend.domain import Domain, bind_domain
 from viewkeep.frontend.grouping import Grouping, bind_grouping
@@ -69,9 +69,14 @@ def bind_select(
     having = None
     grouped = _is_grouped(binding, tree, outputs)
     if grouped:
+        below = Subqueries(binding, ctes, scope, stage)
+        outputs = [(_lifted_in_aggregates(e, below), name) for e, name in outputs]
+        clause = tree.args.get("having")
+        condition = _lifted_in_aggregates(clause.this, below) if clause is not None else None
+        node = below.attach(node)
         stage = grouping = bind_grouping(binding, tree.args.get("group"), node, scope, outputs)
         terms = [_keyed(term, scope, grouping) for term in terms]
-        having = _having(binding, tree, grouping, scope, ctes, terms)
+        having = _having(binding, tree, condition, grouping, scope, ctes, terms)
 
     lifted = Subqueries(binding, ctes, scope, stage)
     named = {w.name.lower(): w for w in tree.args.get("windows") or []}
@@ -97,8 +102,8 @@ def bind_select(
         project = _distinct(binding, tree, project, correlated)
     one_row = grouped and not any(tree.args.get(key) for key in ("group", "having", "qualify"))
     limit, offset = row_counts(binding, tree)
-    if not one_row or limit == 0 or offset:  # one row is cut to one row by LIMIT 1
-        one_row = one_row and limit is None and not offset
+    if not one_row or limit == 0 or offset:  # else LIMIT 1 cuts one row to one row
+        one_row = False
         project = limited(binding, tree, project, sorts, items, correlated)
     fields = tuple(Field("", name, item.column) for (_, name), item in zip(made, items, strict=True))
     empty = tuple(grouping.empty(e, terms) for e, _ in made) if one_row and terms else ()
@@ -207,14 +212,24 @@ def _never_true(condition: Expr) -> bool:
     return condition == exp.false() or (strict and any(isinstance(side, exp.Null) for side in nulls))
 
 
+def _lifted_in_aggregates(tree: Expr, below: Subqueries) -> Expr:
+    """The expression with the subqueries inside of aggregates replaced: they are about rows, not groups."""
+    if isinstance(tree, exp.Query) or not has_subquery(tree):
+        return tree
+    if isinstance(tree, (exp.Filter, *AGGREGATES)):
+        return below.value(tree)
+    return over_parts(tree, lambda part: _lifted_in_aggregates(part, below))
+
+
 def _having(
-    binding: Binding, tree: exp.Select, grouping: Grouping, scope: Scope, ctes: Ctes, terms: Sequence[Expr]
-) -> _Filter | None:
-    clause = tree.args.get("having")
-    if clause is None:
+    binding: Binding, tree: exp.Select, written: Expr | None, grouping: Grouping, scope: Scope, ctes: Ctes,
+    terms: Sequence[Expr],
+) -> _Filter | None:  # fmt: skip
+    if written is None:
         return None
+    clause = tree.args["having"]
     lifted = Subqueries(binding, ctes, scope, grouping)
-    condition = lifted.condition(clause.this)
+    condition = lifted.condition(written)
     if terms and tree.args.get("group") is None:
         # a value that no row has makes no group, though HAVING COUNT(*) = 0 would be true of it
         bare = grouping.over_nothing(condition).expression.transform(_uncast)

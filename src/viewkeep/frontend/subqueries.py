@@ -105,7 +105,7 @@ class Subqueries:
     def _quantified(self, left: Expr, compare: type[Expr], query: Expr, kind: str, only_truth: bool) -> Expr:
         """left op ANY (query), or ALL: by marks for comparisons that are true, false or null."""
         inner = self._bound(query)
-        if inner.one_row and inner.terms and len(inner.relation.fields) == 1:
+        if inner.one_row and inner.terms:  # one row for every outer row, over no rows too
             return exp.Paren(this=compare(this=self.value(left), expression=self._scalar(query)))
         operands = left.unnest()
         lefts = list(operands.expressions) if isinstance(operands, exp.Tuple) else [left]

@@ -127,7 +127,16 @@ def _difference(typing: Typing, node: exp.TimestampDiff) -> Typed:
     return made_call("timestampdiff", [exp.Literal.string(unit), *moments], t.BIGINT, nullable)
 
 
+def _seconds(typing: Typing, node: exp.StrToUnix) -> Typed:
+    """UNIX_TIMESTAMP of a timestamp. Of nothing it is the time that it is; strings have many forms."""
+    moment = typing.type(node.this)
+    if moment.type != t.DATE:
+        typing.need(node.this, moment, t.TIMESTAMP)
+    return made_call("unix_timestamp", [cast_to(moment, t.TIMESTAMP)], t.BIGINT, moment.nullable)
+
+
 RULES: Rules = {
+    exp.StrToUnix: _seconds,
     exp.TimestampDiff: _difference,
     exp.TimeToStr: _timetostr,
     exp.TsOrDsToDate: _tsordstodate,
