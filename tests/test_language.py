@@ -62,6 +62,10 @@ def _plus_one(x: int | None) -> int | None:
     return None if x is None else x + 1
 
 
+def _together(batches: Sequence[Batch]) -> list[str]:
+    return [statement for batch in batches for statement in batch]
+
+
 @pytest.mark.parametrize("strategy", ["id", "tuple"])
 def test_views_are_kept_on_duckdb(strategy: str) -> None:
     with viewkeep.connect("duckdb:") as vk:
@@ -71,7 +75,13 @@ def test_views_are_kept_on_duckdb(strategy: str) -> None:
             run = con(vk).execute
             return run(texts[query]).fetchall(), run(f"SELECT * FROM {view}").fetchall()
 
-        ran = play(vk, vk.sql, both, ((), *BATCHES), strategy)
+        # the rules of tuple-based diffs compare more and tell less apart: larger batches will do
+        steps = (
+            ((), *BATCHES)
+            if strategy == "id"
+            else [_together(b) for b in (BATCHES[:2], BATCHES[2:5], BATCHES[5:])]
+        )
+        ran = play(vk, vk.sql, both, steps, strategy)
         assert all(vk.verify(f"v_{name}") for name in VIEWS)
     support.compare(f"DuckDB, `{strategy}`", ran)
 
@@ -86,7 +96,7 @@ def test_views_are_kept_on_spark(spark_engine: viewkeep.Connection, spark: Any) 
         rows = [tuple(row) for row in spark.sql(tagged).collect()]
         return [row[1:] for row in rows if row[0] == 0], [row[1:] for row in rows if row[0] == 1]
 
-    steps = [[s for batch in some for s in batch] for some in (BATCHES[:3], BATCHES[3:6])]
+    steps = [_together(batches) for batches in (BATCHES[:3], BATCHES[3:6])]
     ran = play(spark_engine, lambda text: spark.sql(text).collect(), both, steps, "id")
     support.compare("Spark, `id`", ran)
 

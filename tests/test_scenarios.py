@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -23,18 +23,19 @@ def play(
     vk: viewkeep.Connection,
     change: Callable[[str], Any],
     ask: Callable[[str], Any],
+    batches: Sequence[Sequence[str]],
     strategy: str = "id",
 ) -> None:
     for statement in (*TABLES, *START):
         vk.sql(statement)
     for name, query in VIEWS.items():
         vk.sql(f"CREATE MATERIALIZED VIEW v_{name} WITH (strategy = '{strategy}') AS {query}")
-    check_all(vk, ask, "at creation")
-    for number, batch in enumerate(BATCHES, start=1):
+    for number, batch in enumerate(batches, start=1):
         for statement in batch:
             change(statement)
         done = vk.refresh()
-        assert {r.strategy for r in done} <= {strategy, "none"}, "a small change needs no full recompute"
+        ran = {r.strategy for r in done}
+        assert ran <= {strategy, "groups", "none"}, "a small change needs no full recompute"
         check_all(vk, ask, f"after batch {number}")
     assert {r.strategy for r in vk.refresh()} == {"none"}
 
@@ -42,15 +43,17 @@ def play(
 @pytest.mark.parametrize("strategy", ["id", "tuple"])
 def test_scenarios_on_duckdb(strategy: str) -> None:
     with viewkeep.connect("duckdb:") as vk:
-        play(vk, vk.sql, lambda q: vk.sql(q).rows, strategy)
+        play(vk, vk.sql, lambda q: vk.sql(q).rows, ((), *BATCHES), strategy)
 
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_scenarios_on_spark(spark_engine: viewkeep.Connection, spark: Any) -> None:
-    """Changes are made by plain Spark SQL in the user's own session, not through viewkeep."""
+    """Changes are made by plain Spark SQL in the user's own session, not through viewkeep. Two batches at once,
+    since a refresh is what takes time here."""
     play(
         spark_engine,
         lambda text: spark.sql(text).collect(),
         lambda query: [tuple(r) for r in spark.sql(query).collect()],
+        [[s for batch in some for s in batch] for some in (BATCHES[:2], BATCHES[2:])],
     )
