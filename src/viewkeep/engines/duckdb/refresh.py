@@ -36,9 +36,9 @@ WORTH_AN_INDEX = 10_000
 LARGE_TABLE = 100_000
 # ... by a column of which a value has at most so many rows on average
 ROWS_A_VALUE = 100
-# common_subplan computes what is wanted twice only once, but whole, not restricted to the few rows that are asked
-# for. statistics_propagation fails on some scripts ("BindBuiltinScalarFunction did not return ..."), and small
-# diffs do not need it.
+# common_subplan computes what is wanted twice only once, but whole, not restricted to the few rows that are
+# asked for. statistics_propagation fails on some scripts ("BindBuiltinScalarFunction did not return ..."),
+# and small diffs do not need it.
 MISGUIDED = "common_subplan,statistics_propagation"
 # seconds that a statement takes however little it reads, most of them for planning it
 STATEMENT = 0.004
