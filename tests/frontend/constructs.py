@@ -21,6 +21,9 @@ CORRELATED = {
     "over_groups": "SELECT a.g, (SELECT SUM(b.y) FROM b WHERE b.g < a.g) AS t, COUNT(*) AS n FROM a GROUP BY a.g",
     "coalesced": "SELECT a.k, (SELECT COALESCE(SUM(b.y), 0) FROM b WHERE b.g = a.g) AS t FROM a",
     "coalesced_less": "SELECT a.k, (SELECT COALESCE(SUM(b.y), 0) + 1 FROM b WHERE b.d > a.d) AS t FROM a",
+    "function_over_none": "SELECT a.k, (SELECT GREATEST(COUNT(*), 1) FROM b WHERE b.g = a.g) AS q, "
+    "(SELECT CONCAT('n', CAST(COUNT(b.y) AS STRING), COALESCE(a.s, '-')) FROM b WHERE b.d < a.d) AS t, "
+    "(SELECT COALESCE(AVG(b.y), ROUND(a.x / 3, 1)) FROM b WHERE b.g = a.g) AS u FROM a",
     "outer_in_argument": "SELECT a.k, (SELECT SUM(b.y + a.x) FROM b WHERE b.g = a.g) AS t FROM a",
     "outer_beside": "SELECT a.k, (SELECT COUNT(*) + a.x FROM b WHERE b.g = a.g) AS t FROM a",
     "running": "SELECT a.k, (SELECT SUM(i.x) FROM a AS i WHERE i.g = a.g AND i.k <= a.k) AS t FROM a",

@@ -64,7 +64,7 @@ def test_an_array_is_a_list_in_json() -> None:
 
 # a refresh on Spark takes a second or more, so there are few views that have most of the constructs
 ON_SPARK = (
-    "max_by_two", "latest_before", "two_scalar_both", "lateral_aggregate", "collect_of_outer", "of_arrays", "listagg",
+    "max_by_two", "latest_before", "two_not_exists", "lateral_aggregate", "collect_of_outer", "of_arrays", "listagg",
     "by_other", "percentiles", "regression", "range_days", "ignore_nulls",
 )  # fmt: skip
 

@@ -54,7 +54,7 @@ class PlanTyping(Typing):
     """Types what we put into expressions too: the one function that SQL text cannot call."""
 
     def type(self, node: Expr) -> Typed:
-        if isinstance(node, exp.Anonymous) and node.meta.get("made"):
+        if isinstance(node, exp.Anonymous) and node.meta.get("made") and "typed" not in node.meta:
             precision, scale = (int(e.name) for e in node.expressions[2:4])
             return Typed(node, decimal(precision, scale), True)
         return super().type(node)

@@ -67,7 +67,7 @@ _TEMPLATES: Mapping[str, str] = {
     "shiftright_int": "a >> (b & 31)",
     "shiftright_bigint": "a >> (b & 63)",
     "timestampdiff": "date_sub(a, b, c)",
-    "unix_timestamp": "CAST(floor(epoch(a)) AS BIGINT)",
+    "unix_timestamp": "CAST(trunc(epoch(a)) AS BIGINT)",  # towards 0, also before 1970
     # aggregates, and what they make
     "collect_list": "COALESCE(list(a ORDER BY a) FILTER (WHERE a IS NOT NULL), [])",
     "collect_set": "COALESCE(list(DISTINCT a ORDER BY a) FILTER (WHERE a IS NOT NULL), [])",
