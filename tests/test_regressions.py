@@ -11,9 +11,8 @@ import viewkeep
 from viewkeep.errors import Unsupported
 
 from .helpers import con
-from .oracle import harness
 from .oracle.grammar import Case, Col, Tab
-from .oracle.harness import bag, independent
+from .oracle.harness import Replay, bag, independent
 
 R = Tab("r", (Col("k0", "INT", False), Col("k1", "INT", False)), (Col("a", "INT"), Col("b", "INT")))
 S = Tab("s", (Col("k", "INT", False),), (Col("a", "INT"), Col("b", "INT")))
@@ -22,19 +21,15 @@ T = Tab("t", (Col("k", "INT", False),), (Col("a", "INT"), Col("b", "INT")))
 
 def check(view: str, start: list[str], *batches: list[str], tables: tuple[Tab, ...] = (S, T)) -> None:
     """Like the oracle's replay, but no statement may be refused."""
-    case = Case(tables, view, tuple(start), tuple(tuple(b) for b in batches))
-    strategies = ("id", "tuple")
+    case = Case(tables, (view,), tuple(start), tuple(tuple(b) for b in batches))
     with viewkeep.connect("duckdb:") as vk:
-        for statement in [*(tab.ddl() for tab in tables), *start]:
-            vk.sql(statement)
-        for strategy in strategies:
-            harness.create(vk, f"v_{strategy}", view, strategy)
-        harness.check(vk, case, strategies, "at creation")
+        run = Replay(vk, case)
+        assert run.queries, "the view overflows"
         for number, batch in enumerate(batches, start=1):
             for statement in batch:
                 vk.sql(statement)
             vk.refresh()
-            harness.check(vk, case, strategies, f"after batch {number}")
+            run.check(run.queries, f"after batch {number}")
 
 
 def test_self_join_that_equates_two_ids_of_one_row() -> None:
@@ -512,6 +507,53 @@ def test_changes_by_chance_are_captured_or_refused(vk: viewkeep.Connection, stat
     assert_fresh(vk, "v", "SELECT k, a FROM big")
 
 
+# --- statements that read the table that they write ---
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT OVERWRITE own SELECT k, a + 1 FROM own WHERE k < 3",
+        "WITH c AS (SELECT * FROM own) INSERT OVERWRITE own SELECT k, a + 1 FROM c WHERE k < 3",
+    ],
+)
+def test_a_table_overwritten_with_its_own_rows(
+    vk: viewkeep.Connection, statement: str, tracked: bool
+) -> None:
+    # it was emptied before its rows were read; and where no view read it, DuckDB knew no OVERWRITE
+    vk.sql("CREATE TABLE own (k INT, a INT, PRIMARY KEY (k)); INSERT INTO own VALUES (1, 1), (2, 2), (3, 3)")
+    if tracked:
+        vk.sql("CREATE MATERIALIZED VIEW v AS SELECT k, a FROM own")
+    vk.sql(statement)
+    assert sorted(vk.sql("SELECT * FROM own").rows) == [(1, 2), (2, 3)]
+    if tracked:
+        vk.refresh()
+        assert_fresh(vk, "v", "SELECT k, a FROM own")
+
+
+def test_a_merge_of_all_columns_sets_those_that_views_cannot_have(vk: viewkeep.Connection) -> None:
+    con(vk).execute("CREATE TABLE own (k INT PRIMARY KEY, f FLOAT)")
+    vk.sql("INSERT INTO own VALUES (1, 1); CREATE MATERIALIZED VIEW v AS SELECT k FROM own")
+    vk.sql(
+        "MERGE INTO own AS t USING (SELECT 1 AS k, 5 AS f UNION ALL SELECT 2, 6) AS s ON t.k = s.k "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert sorted(vk.sql("SELECT * FROM own").rows) == [(1, 5.0), (2, 6.0)]
+
+
+def test_a_merge_by_chance_is_captured(vk: viewkeep.Connection) -> None:
+    vk.sql("CREATE TABLE big (k INT, a INT, PRIMARY KEY (k))")
+    con(vk).execute("INSERT INTO big SELECT i, 0 FROM range(200) t(i)")
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT k, a FROM big")
+    vk.sql(
+        "MERGE INTO big AS t USING (SELECT 0 AS a) AS s ON t.a = s.a AND rand() < 0.5 "
+        "WHEN MATCHED THEN UPDATE SET a = 1"
+    )
+    vk.refresh()
+    assert_fresh(vk, "v", "SELECT k, a FROM big")
+
+
 # --- sums at the edge of their type ---
 
 
@@ -527,3 +569,22 @@ BIG = Tab("l", (Col("k", "INT", False),), (Col("x", "BIGINT"),))
 )
 def test_a_sum_that_moves_by_more_than_its_type_holds(start: str, change: str) -> None:
     check("SELECT SUM(x) AS s FROM l", [f"INSERT INTO l VALUES {start}"], [change], tables=(BIG,))
+
+
+def test_a_statement_that_duckdbs_optimizer_fails_on() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE s (a DECIMAL(8,2), b INT)")
+        vk.sql("INSERT INTO s VALUES (99999.99, -1), (99999.99, -1), (99999.99, 0), (2.25, -1), (2.25, -1)")
+        vk.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT 2 AS o0 FROM s AS x1 CROSS JOIN (SELECT ROUND(x4.a, 1) AS g0, "
+            "x3.b AS g1, SUM(x3.b) AS m0, MAX(x4.b) AS m1 FROM s AS x3 LEFT JOIN s AS x4 ON x3.a = x4.a "
+            "AND x3.b = x4.b GROUP BY 1, 2) AS x2 WHERE (CASE x2.m1 WHEN 0 THEN 'a' WHEN 1 THEN 'b' END <> '')"
+        )
+        for change in (
+            "INSERT INTO s SELECT * FROM s WHERE b = -1",
+            "INSERT INTO s VALUES (0.00, 3), (0.00, 3), (-1.50, -1), (1.50, NULL), (1.50, NULL)",
+            "INSERT OVERWRITE s VALUES (0.00, 0), (0.00, 0), (-1.50, -1), (99999.99, 3)",
+        ):
+            vk.sql(change)
+            vk.refresh("v")
+            assert vk.verify("v")

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.printing import line, tree
-from viewkeep.catalog.models import Table, View, same_table
+from viewkeep.catalog.models import Table, View, default_strategy, same_table
 from viewkeep.chooser import POLICIES, needs_everything
 from viewkeep.engines.contract import Engine
 from viewkeep.engines.python_functions import exactly
@@ -19,6 +19,7 @@ from viewkeep.errors import (
     AlreadyExists,
     CorruptCatalog,
     DependentViews,
+    NoKey,
     SyntaxProblem,
     UnknownColumn,
     UnknownFunction,
@@ -185,6 +186,16 @@ class Connection:
                 known = ", ".join(c.name for c in table.columns)
                 raise UnknownColumn(f"{name} has no column {k}", hint=f"there are: {known}")
             exact.append(column.name)
+        readers = [
+            view.name
+            for view in self.engine.views()
+            if any(t.name.lower() == name.lower() and t.key != tuple(exact) for t in view.tables)
+        ]
+        if readers:
+            raise DependentViews(
+                f"{', '.join(readers)} was made over {name} with another key, or without one",
+                hint=f"DROP MATERIALIZED VIEW {readers[0]} first, and create it again afterwards",
+            )
         self.engine.declare_key(table, exact)
         return Result("create_table", message=f"the key of {name} is ({', '.join(exact)})")
 
@@ -257,7 +268,13 @@ class Connection:
         query = with_views_in_place(query, definition)
         with registered(self._functions):
             bound = bind(query, find, statement.text, statement.query_start)
-        strategy = statement.options.get("strategy", "id")
+        strategy = statement.options.get("strategy") or default_strategy(used.values())
+        if strategy == "id" and (keyless := next((t.name for t in used.values() if not t.key), None)):
+            raise NoKey(
+                f"ID-based diffs name rows by their key, and table {keyless} has none",
+                hint="leave the option out, and the view is kept by tuple-based diffs; or declare a key: "
+                f"ALTER TABLE {keyless} ADD PRIMARY KEY (column, ...)",
+            )
         compiled = compile_view(bound, used, strategy, self.engine.locates, query)
         self._refuse_functions_at_reading(compiled, statement)
         tables = tuple(_only_used(table, compiled) for table in used.values())

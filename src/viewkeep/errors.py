@@ -65,7 +65,7 @@ class TypeMismatch(ViewkeepError):
 
 
 class NoKey(ViewkeepError):
-    """A base table has no declared key, so its rows have no ID."""
+    """Something was asked for that names rows by their key, and a table has none."""
 
     code = "no_key"
 

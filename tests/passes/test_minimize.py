@@ -13,8 +13,10 @@ from viewkeep.algebra.nodes import (
     Column,
     Item,
     Join,
+    MarkJoin,
     Measure,
     Node,
+    OuterJoin,
     Project,
     Scan,
     Select,
@@ -77,9 +79,38 @@ def test_a_semijoin_goes_into_a_side_by_an_equal_column() -> None:
     assert tree(made) == "Join k = p\n  SemiJoin on k = p\n    Scan r AS r\n    Ref d\n  Scan s AS s"
 
 
-def test_a_semijoin_that_names_both_sides_stays() -> None:
+def test_a_semijoin_that_names_both_sides_stays_and_reduces_each() -> None:
     start = SemiJoin(Join(R, S, expr("a = q")), Ref("d", (K, P)), (("k", "k"), ("p", "p")))
+    made = m.push_semijoin_down(start)
+    assert isinstance(made, SemiJoin)
+    assert made.on == start.on
+    assert isinstance(made.left, Join)
+    left, right = made.left.left, made.left.right
+    assert isinstance(left, SemiJoin)
+    assert (left.left, left.on) == (R, (("k", "k"),))
+    assert isinstance(right, SemiJoin)
+    assert (right.left, right.on) == (S, (("p", "p"),))
+
+
+def test_what_is_not_small_reduces_nothing() -> None:
+    large = Scan("t", "t", ((K, "k"), (P, "p")), ("k",))
+    start = SemiJoin(Join(R, S, expr("a = q")), large, (("k", "k"), ("p", "p")))
     assert m.push_semijoin_down(start) is start
+
+
+@pytest.mark.parametrize("kind", ["mark", "outer"])
+def test_partners_of_left_rows_that_a_diff_names_are_looked_up(kind: str) -> None:
+    condition = expr("k = q AND a > p")
+    mark = Column("mark", t.BOOLEAN)
+    join = MarkJoin(R, S, condition, mark) if kind == "mark" else OuterJoin(R, S, condition)
+    made = m.push_semijoin_down(SemiJoin(join, Ref("d", (K,)), (("k", "k"),)))
+    assert type(made) is type(join)
+    right = made.inputs[1]
+    assert isinstance(right, SemiJoin)
+    assert (right.left, right.on) == (S, (("q", "k"),))
+    # the condition asks nothing of the partner that the diff tells
+    other = MarkJoin(R, S, expr("a = q"), mark) if kind == "mark" else OuterJoin(R, S, expr("a = q"))
+    assert m.push_semijoin_down(SemiJoin(other, Ref("d", (K,)), (("k", "k"),))).inputs[1] is S
 
 
 def test_a_semijoin_goes_into_every_part_of_a_union() -> None:

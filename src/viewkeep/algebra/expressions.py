@@ -62,6 +62,17 @@ def rewritten(tree: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
     return tree
 
 
+def over_parts(node: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The node with each of its direct parts changed."""
+    made = node.copy()
+    for key, value in list(made.args.items()):
+        if isinstance(value, exp.Expr):
+            made.set(key, change(value))
+        elif isinstance(value, list):
+            made.set(key, [change(v) if isinstance(v, exp.Expr) else v for v in value])
+    return made
+
+
 def rename(expression: Expr, by: Callable[[str], str]) -> Expr:
     """The expression over renamed plan columns."""
     return substitute(expression, {name: column(by(name)) for name in columns_of(expression)})

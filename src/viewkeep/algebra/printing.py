@@ -22,7 +22,7 @@ from viewkeep.algebra.nodes import (
     UnionAll,
     Window,
 )
-from viewkeep.algebra.script_nodes import BaseDiff, Empty, LeftJoin, Ref, SemiJoin, Stored, Union
+from viewkeep.algebra.script_nodes import BaseDiff, Empty, Images, LeftJoin, Ref, SemiJoin, Stored, Union
 
 
 def tree(node: Node, *, ids: bool = False, depth: int = 0) -> str:
@@ -72,6 +72,8 @@ def line(node: Node) -> str:
         return "Union distinct" if node.distinct else "Union"
     if isinstance(node, BaseDiff):
         return f"Diff {node.name}"
+    if isinstance(node, Images):
+        return f"Images of {node.scan.alias}, as they were and as they are"
     if isinstance(node, Ref):
         return f"Ref {node.name}"
     assert isinstance(node, Empty)

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Literal
 
 from viewkeep.algebra.nodes import Binary, Column, Node, Scan, pre_column
-from viewkeep.algebra.types import BIGINT
+from viewkeep.algebra.types import BIGINT, INT
 
 ROW = ":row"
+SIGN = Column(":sign", INT, nullable=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,17 @@ class BaseDiff(Node):
     def name(self) -> str:
         suffix = f"({', '.join(self.changed)})" if self.changed else ""
         return f"{self.kind} {self.scan.alias}{suffix}"
+
+
+@dataclass(frozen=True, eq=False)
+class Images(Node):
+    """The rows of a base table that a batch changes: as they were with SIGN -1, as they became with +1."""
+
+    scan: Scan
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return (*self.scan.columns, SIGN)
 
 
 @dataclass(frozen=True, eq=False)

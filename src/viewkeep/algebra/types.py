@@ -27,13 +27,17 @@ MAX_PRECISION = 38
 
 @dataclass(frozen=True)
 class Type:
-    """A column type; `precision` and `scale` only for decimals. `null` is the type of a bare NULL."""
+    """A column type; `precision` and `scale` only for decimals, `element` only for arrays. `null` is the type
+    of a bare NULL."""
 
     kind: str
     precision: int = 0
     scale: int = 0
+    element: Type | None = None
 
     def __str__(self) -> str:
+        if self.kind == "array":
+            return f"ARRAY<{self.element}>"
         if self.kind == "decimal":
             return f"DECIMAL({self.precision},{self.scale})"
         return self.kind.upper()
@@ -64,6 +68,11 @@ STRING = Type("string")
 DATE = Type("date")
 TIMESTAMP = Type("timestamp")
 NULL = Type("null")
+
+
+def array(element: Type) -> Type:
+    """An array, as aggregates make them; base tables have none that views can read."""
+    return Type("array", element=element)
 
 
 def decimal(precision: int, scale: int) -> Type:

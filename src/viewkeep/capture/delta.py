@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from viewkeep.algebra.expressions import pre_name
 from viewkeep.catalog.models import Table
+from viewkeep.idiff.bags import value_changes
 from viewkeep.idiff.net import KINDS, LAST, NET_KIND, SEQ, SIGN, net_changes, non_keys
 
 FEED = "delta.enableChangeDataFeed"
@@ -27,15 +28,23 @@ def read_feed(session: Any, table: str, after: int) -> Any:
 
 def net_of_feed(table: Table, feed: str) -> exp.Select:
     """The net changes from a feed that is registered under a name; every key that has events is there."""
+    return net_changes(table, _events(table, feed), all_keys=True)
+
+
+def values_of_feed(table: Table, feed: str) -> exp.Select:
+    """For a table without a key the changes of values; every value that has events is there."""
+    return value_changes(table, _events(table, feed), all_values=True)
+
+
+def _events(table: Table, feed: str) -> exp.Select:
     before = exp.In(this=_column(_TYPE), expressions=[exp.Literal.string(kind) for kind in _BEFORE])
     one = exp.Literal.number(1)
     sign = exp.Case(ifs=[exp.If(this=before, true=exp.Neg(this=one))], default=one.copy())
-    events = exp.select(
+    return exp.select(
         exp.alias_(_column(_VERSION), SEQ, quoted=True),
         exp.alias_(sign, SIGN, quoted=True),
         *(_column(c.name) for c in table.columns),
     ).from_(exp.table_(feed, quoted=True))
-    return net_changes(table, events, all_keys=True)
 
 
 def summary_of(table: Table, net: Any) -> tuple[dict[str, int], int]:
@@ -52,7 +61,12 @@ def summary_of(table: Table, net: Any) -> tuple[dict[str, int], int]:
         found[f"update:{name}"] = _count(changed)
         moved = pc.or_(moved, changed)
     found["update"] = _count(moved)  # not rows in which only columns changed that the view does not use
-    return {kind: n for kind, n in found.items() if n}, int(pc.max(net.column(LAST)).as_py())
+    return {kind: n for kind, n in found.items() if n}, last_of(net)
+
+
+def last_of(net: Any) -> int:
+    """The last version that net changes in an Arrow table come from."""
+    return int(pc.max(net.column(LAST)).as_py())
 
 
 def _count(mask: Any) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import disjunction
+from viewkeep.algebra.expressions import disjunction, same
 from viewkeep.catalog.models import Table
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.errors import Unsupported
@@ -20,6 +20,9 @@ SCHEMA = "viewkeep"
 _SOURCE = exp.table_("viewkeep:source", quoted=True)
 _TAKEN = exp.table_("viewkeep:taken", quoted=True)
 _BROUGHT = "viewkeep_brought"
+# aliases that no column has: in a subquery b.k would be taken for a field of a column b
+_BASE, _OTHER = "viewkeep_base", "viewkeep_other"
+_ROW, _ACTION = ":row", "merge_action"
 
 
 def log_table(table: str) -> exp.Table:
@@ -50,10 +53,12 @@ def run_captured(con: Any, tree: exp.Expr, table: Table, seq: int) -> int:
         return _insert(con, tree, table, seq)
     if isinstance(tree, (exp.Update, exp.Delete)):
         alias = _alias_of(tree.this)
+        if not table.key and table.column("rowid") is not None:
+            return _everything(con, tree, table, seq)
         _take(con, table, alias, tree.args.get("where"))
-        # by the keys that were taken, not by WHERE again: rand() would pick others
+        # by the rows that were taken, not by WHERE again: rand() would pick others
         fixed = tree.copy()
-        fixed.set("where", exp.Where(this=exp.Exists(this=_same_key(_TAKEN, table, alias))))
+        fixed.set("where", exp.Where(this=exp.Exists(this=_same_row(table, alias))))
         if isinstance(tree, exp.Update):
             return _bring_returned(con, fixed, table, seq)
         _log_taken(con, table, seq)
@@ -62,13 +67,33 @@ def run_captured(con: Any, tree: exp.Expr, table: Table, seq: int) -> int:
     return _merge(con, tree, table, seq)
 
 
+def run_plain(con: Any, tree: exp.Expr, table: Table) -> int:
+    """Runs one DML statement on a table that no view reads; the number of rows it affected."""
+    if isinstance(tree, exp.Insert) and tree.args.get("overwrite"):
+        tree = _emptied(con, tree, table)
+    elif isinstance(tree, exp.Merge):
+        tree = _expanded(con, tree, table)
+    return int(con.execute(to_sql(tree)).fetchone()[0])
+
+
+def _emptied(con: Any, tree: exp.Insert, table: Table) -> exp.Insert:
+    """INSERT OVERWRITE as a plain INSERT, into a table that is empty then. It may read its own rows."""
+    plain = tree.copy()
+    plain.set("overwrite", False)
+    if plain.expression.find(exp.Table):
+        rows = plain.expression
+        if ctes := plain.args.pop("with_", None):
+            rows.set("with_", ctes)
+        con.execute(to_sql(_temporary(_SOURCE, rows)))
+        plain.set("expression", exp.select("*").from_(_SOURCE.copy()))
+    con.execute(to_sql(exp.Delete(this=base_table(table.name))))
+    return plain
+
+
 def _insert(con: Any, tree: exp.Insert, table: Table, seq: int) -> int:
     if tree.args.get("overwrite"):
         _take(con, table, None, None)
-        con.execute(to_sql(exp.Delete(this=base_table(table.name))))
-        plain = tree.copy()
-        plain.set("overwrite", False)
-        return _bring_returned(con, plain, table, seq)
+        return _bring_returned(con, _emptied(con, tree, table), table, seq)
     return _bring_returned(con, tree, table, seq, taken=False)
 
 
@@ -88,32 +113,63 @@ def _bring_returned(con: Any, tree: exp.Expr, table: Table, seq: int, taken: boo
 
 
 def _merge(con: Any, tree: exp.Merge, table: Table, seq: int) -> int:
-    """MERGE: rows that the source may reach are taken; all rows under their keys or new keys are brought."""
+    """MERGE: rows that the source may reach are taken; all rows under their keys or new keys are brought.
+
+    Without a key, all rows are taken that equal one that the source may reach, and those that equal one of
+    them afterwards are brought. Of other values the statement removes none, and tells what it adds.
+    """
     target = tree.this
     alias = target.alias or target.name
     tree = _with_fixed_source(con, tree)
+    if not table.key and table.column(_ACTION) is not None:
+        return _everything(con, _expanded(con, tree, table), table, seq)
     reached = exp.Exists(
         this=exp.select(exp.Literal.number(1)).from_(tree.args["using"].copy()).where(tree.args["on"].copy())
     )
     whens = tree.args["whens"].expressions
     any_row = any(when.args.get("source") and not when.args.get("matched") for when in whens)
+    # rand() would reach other rows the second time
+    any_row = any_row or tree.args["on"].find(exp.Rand) is not None
     _take(con, table, alias, None if any_row else exp.Where(this=reached))
+    if not table.key:
+        _take(con, table, None, exp.Where(this=exp.Exists(this=_same_values(_TAKEN, table, _BASE))))
     _log_taken(con, table, seq)
-    returning = _expanded(tree, table)
-    returning.set("returning", exp.Returning(expressions=[exp.Star()]))
+    returning = _expanded(con, tree, table)
+    told = [exp.Star()] if table.key else [_column(_ACTION), exp.Star()]
+    returning.set("returning", exp.Returning(expressions=told))
     rows = con.arrow(to_sql(returning))
     con.register(_BROUGHT, rows)
+    brought = exp.table_(_BROUGHT)
     try:
-        now = exp.select(*(_column(c.name) for c in table.columns)).from_(
-            exp.alias_(base_table(table.name), "b", table=True)
-        )
-        touched = disjunction(
-            exp.Exists(this=_same_key(source, table, "b")) for source in (_TAKEN, exp.table_(_BROUGHT))
-        )
-        _append(con, table, seq, 1, exp.Subquery(this=now.where(touched), alias="now"))
+        now = _rows_of(base_table(table.name), table)
+        if table.key:
+            found = (exp.Exists(this=_same_key(source, table, _BASE)) for source in (_TAKEN, brought))
+            now = now.where(disjunction(found))
+        else:
+            others = exp.Not(this=exp.Exists(this=_same_values(_TAKEN, table, _BASE)))
+            added = exp.NEQ(this=_column(_ACTION, _BASE), expression=exp.Literal.string("DELETE"))
+            new = _rows_of(brought, table).where(others, added)
+            _append(con, table, seq, 1, exp.Subquery(this=new, alias="new"))
+            now = now.where(exp.Exists(this=_same_values(_TAKEN, table, _BASE)))
+        _append(con, table, seq, 1, exp.Subquery(this=now, alias="now"))
     finally:
         con.unregister(_BROUGHT)
     return int(rows.num_rows)
+
+
+def _everything(con: Any, tree: exp.Expr, table: Table, seq: int) -> int:
+    """Logs all rows before and after. For tables whose own columns hide what would tell: DuckDB's rowid and,
+    in a MERGE, merge_action."""
+    _take(con, table, None, None)
+    _log_taken(con, table, seq)
+    count = int(con.execute(to_sql(tree)).fetchone()[0])
+    _append(con, table, seq, 1, exp.Subquery(this=_rows_of(base_table(table.name), table), alias="now"))
+    return count
+
+
+def _rows_of(source: exp.Expr, table: Table) -> exp.Select:
+    columns = (_column(c.name, _BASE) for c in table.columns)
+    return exp.select(*columns).from_(exp.alias_(source.copy(), _BASE, table=True))
 
 
 def _with_fixed_source(con: Any, tree: exp.Merge) -> exp.Merge:
@@ -126,19 +182,34 @@ def _with_fixed_source(con: Any, tree: exp.Merge) -> exp.Merge:
     return made
 
 
+def _same_row(table: Table, alias: str) -> exp.Select:
+    """The taken row that a row of the table is: by key, else by where it is, which a transaction can tell."""
+    if table.key:
+        return _same_key(_TAKEN, table, alias)
+    query = exp.select(exp.Literal.number(1)).from_(exp.alias_(_TAKEN.copy(), _OTHER, table=True))
+    return query.where(exp.EQ(this=_column(_ROW, _OTHER), expression=_column("rowid", alias)))
+
+
 def _same_key(source: exp.Expr, table: Table, alias: str) -> exp.Select:
-    taken = "viewkeep_k"  # no alias of the user's
-    query = exp.select(exp.Literal.number(1)).from_(exp.alias_(source.copy(), taken, table=True))
+    query = exp.select(exp.Literal.number(1)).from_(exp.alias_(source.copy(), _OTHER, table=True))
     for name in table.key:
-        query = query.where(exp.EQ(this=_column(name, taken), expression=_column(name, alias)))
+        query = query.where(exp.EQ(this=_column(name, _OTHER), expression=_column(name, alias)))
     return query
 
 
-def _expanded(tree: exp.Merge, table: Table) -> exp.Merge:
-    """UPDATE SET * and INSERT *, Delta's shorthands, with all columns written out."""
+def _same_values(source: exp.Expr, table: Table, alias: str) -> exp.Select:
+    query = exp.select(exp.Literal.number(1)).from_(exp.alias_(source.copy(), _OTHER, table=True))
+    for c in table.columns:
+        query = query.where(same(_column(c.name, _OTHER), _column(c.name, alias)))
+    return query
+
+
+def _expanded(con: Any, tree: exp.Merge, table: Table) -> exp.Merge:
+    """UPDATE SET * and INSERT *, Delta's shorthands, with all columns written out, of whatever type."""
     made = tree.copy()
     source = made.args["using"].alias or made.args["using"].name
-    names = [c.name for c in table.columns]
+    listed = con.execute("SELECT name FROM pragma_table_info(?)", [to_sql(base_table(table.name))]).fetchall()
+    names = [name for (name,) in listed]
     for when in made.args["whens"].expressions:
         then = when.args["then"]
         if isinstance(then, exp.Update) and any(isinstance(e, exp.Star) for e in then.expressions):
@@ -156,11 +227,13 @@ def _expanded(tree: exp.Merge, table: Table) -> exp.Merge:
 
 
 def _take(con: Any, table: Table, alias: str | None, where: exp.Where | None) -> None:
-    """Sets aside the rows as they were."""
-    source = base_table(table.name)
-    query = exp.select(*(_column(c.name, alias or "b") for c in table.columns)).from_(
-        exp.alias_(source, alias or "b", table=True)
+    """Sets aside the rows as they were, and without a key where they were."""
+    alias = alias or _BASE
+    query = exp.select(*(_column(c.name, alias) for c in table.columns)).from_(
+        exp.alias_(base_table(table.name), alias, table=True)
     )
+    if not table.key:
+        query = query.select(exp.alias_(_column("rowid", alias), _ROW, quoted=True))
     if where is not None:
         query = query.where(where.this.copy())
     con.execute(to_sql(_temporary(_TAKEN, query)))

@@ -67,6 +67,11 @@ class Table:
             raise _corrupt("table", str(problem)) from problem
 
 
+def default_strategy(tables: Iterable[Table]) -> str:
+    """`id`, or `tuple` where the rows of a table have no key to be named by."""
+    return "id" if all(table.key for table in tables) else "tuple"
+
+
 @dataclass(frozen=True)
 class View:
     """A materialized view: its definition, its options, the base tables as they were at CREATE, and the views
@@ -80,8 +85,9 @@ class View:
 
     @property
     def strategy(self) -> str:
-        """The strategy that the view is compiled for: `id` unless WITH (strategy = ...) says otherwise."""
-        return self.options.get("strategy", "id")
+        """The strategy that the view is compiled for: what WITH (strategy = ...) says, else `id`, which needs
+        keys."""
+        return self.options.get("strategy") or default_strategy(self.tables)
 
     @property
     def policy(self) -> str:

@@ -38,8 +38,8 @@ def check_tables(view: View, find_table: Callable[[str], Table | None]) -> None:
         if now.key != table.key:
             raise BaseTableChanged(
                 f"the key of {table.name} is {now.key or 'none'}; view {view.name} was made when it "
-                f"was {table.key}",
-                hint=f"declare the old key again, or {again}",
+                f"was {table.key or 'none'}",
+                hint=f"{'declare the old key again' if table.key else 'take the key back'}, or {again}",
             )
         for c in table.columns:
             found = now.column(c.name)
@@ -69,16 +69,21 @@ def refreshed(
     seconds = time.perf_counter() - started
     if isinstance(reason, str):
         return Refresh(view.name, strategy, reason, seconds, **more)
-    return Refresh(view.name, strategy, told(strategy, reason), seconds, changes_in=total(reason), **more)
+    return Refresh(
+        view.name, strategy, told(view, strategy, reason), seconds, changes_in=total(reason), **more
+    )
 
 
-def told(strategy: str, counts: Counts) -> str:
+def told(view: View, strategy: str, counts: Counts) -> str:
     """Why a strategy ran, in words: what changed, and what became of it."""
     parts = []
     for table, kinds in counts.items():
         if kinds:
             parts.append(f"{table}: " + ", ".join(f"{n} {_PAST[kind]}" for kind, n in kinds.items()))
-    return f"{'; '.join(parts)}; {_HOW[strategy]}"
+    text = f"{'; '.join(parts)}; {_HOW[strategy]}"
+    for name in (t.name for t in view.tables if not t.key):
+        text += f"; {name} has no key: its rows are told apart by their values"
+    return text
 
 
 def total(counts: Counts) -> int:
@@ -144,7 +149,8 @@ def _pair(missing: list[Row], unexpected: list[Row], inexact: Sequence[int]) -> 
 
 
 def _without(row: Row, positions: Sequence[int]) -> Row:
-    return tuple(value for n, value in enumerate(row) if n not in positions)
+    kept = (value for n, value in enumerate(row) if n not in positions)
+    return tuple(tuple(value) if isinstance(value, list) else value for value in kept)
 
 
 def _close(a: Any, b: Any) -> bool:

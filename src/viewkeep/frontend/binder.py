@@ -7,6 +7,7 @@ grouping and aggregates, windows, subqueries, ordering (ORDER BY, LIMIT), set_op
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,9 +17,10 @@ from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.nodes import Project, Scan, walk
 from viewkeep.catalog.models import Table
 from viewkeep.errors import Unsupported
+from viewkeep.frontend.aggregates import canonical
 from viewkeep.frontend.binding import Binding, Ctes, Inner
 from viewkeep.frontend.ordering import CUTS
-from viewkeep.frontend.scope import Relation, Scope
+from viewkeep.frontend.scope import NeedsDomain, Relation, Scope
 from viewkeep.frontend.select import bind_select
 from viewkeep.frontend.set_operations import bind_set_operation
 from viewkeep.frontend.sources import renamed
@@ -32,29 +34,42 @@ class Bound:
     names: tuple[str, ...]
     tells_null_from_false: bool = False
     """A comparison with a subquery stands where it matters whether it is false or null."""
+    by_plan_only: bool = False
+    """SQL leaves open what the answer is, as for the order of collect_list, or not every engine takes the
+    text, as of some correlated subqueries: only the plan recomputes the same."""
 
 
 def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, start: int = 0) -> Bound:
     """The plan of a query. `text` is the whole statement and `start` where the query begins in it."""
     binding = Binding(find_table, text, start, _bind)
-    relation = binding.query(query, {})
+    try:
+        relation = binding.query(canonical(query), {})
+    except NeedsDomain as problem:
+        raise binding.fail(
+            Unsupported, query, "a subquery depends on the outer query in a way that is not supported",
+            "join with a derived table instead",
+        ) from problem  # fmt: skip
     assert isinstance(relation.node, Project)
     if not any(isinstance(node, Scan) for node in walk(relation.node)):
         raise binding.fail(Unsupported, query, "a view needs a base table", "select from one")
     names = tuple(f.name for f in relation.fields)
-    return Bound(relation.node, names, binding.tells_null_from_false)
+    return Bound(relation.node, names, binding.tells_null_from_false, binding.by_plan_only)
 
 
-def _bind(binding: Binding, tree: Expr, ctes: Ctes, outer: Scope | None) -> Inner:
+def _bind(binding: Binding, tree: Expr, ctes: Ctes, outer: Scope | None, by_domain: bool) -> Inner:
     """Any query: in brackets, a set operation or a SELECT."""
     ctes = _with_ctes(binding, tree, ctes)
     if isinstance(tree, exp.Subquery):
-        return _bind(binding, _unbracketed(tree), ctes, outer)
+        return _bind(binding, _unbracketed(tree), ctes, outer, by_domain)
     if isinstance(tree, exp.SetOperation):
         return Inner(bind_set_operation(binding, tree, ctes), ())
     if not isinstance(tree, exp.Select):
         raise binding.fail(Unsupported, tree, "a view is a SELECT", "write SELECT ... FROM ...")
-    return bind_select(binding, tree, ctes, outer)
+    if outer is not None and not by_domain:
+        with suppress(NeedsDomain):
+            return bind_select(binding, tree, ctes, outer)
+        by_domain = True
+    return bind_select(binding, tree, ctes, outer, by_domain)
 
 
 def _unbracketed(tree: exp.Subquery) -> Expr:

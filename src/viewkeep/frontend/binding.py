@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr
+from viewkeep.algebra.expressions import Expr, columns_of
 from viewkeep.algebra.nodes import Column, Item
 from viewkeep.catalog.models import Table
 from viewkeep.errors import Place, ViewkeepError
@@ -25,23 +25,42 @@ Output = tuple[Expr, str]
 class Inner:
     """A bound subquery. `terms` are the conditions that look outside; they speak of columns of the relation
     and of the outer query. `one_row`: there is always exactly one row for each value of the outer columns
-    that it is correlated by, or would be: `if_empty` is its value where the group is missing."""
+    that it is correlated by, or would be: `if_empty` has its values where the group is missing, None for
+    NULL."""
 
     relation: Relation
     terms: tuple[Expr, ...]
     one_row: bool = False
-    if_empty: Expr | None = None
+    if_empty: tuple[Expr | None, ...] = ()
+
+    def pairs(self) -> list[tuple[str, Expr, type[Expr]]] | None:
+        """The terms as columns of the relation, what each must equal, and by which equality. None where a
+        term is anything else."""
+        own = frozenset(self.relation.node.names)
+        found = [equality(term, own) for term in self.terms]
+        return [pair for pair in found if pair is not None] if all(found) else None
+
+
+def equality(term: Expr, own: frozenset[str]) -> tuple[str, Expr, type[Expr]] | None:
+    """A term that equates an own column with something outside, as (column, that, EQ or NullSafeEQ)."""
+    if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
+        return None
+    for mine, other in ((term.this, term.expression), (term.expression, term.this)):
+        bare = mine.unnest()
+        if isinstance(bare, exp.Column) and bare.name in own and not columns_of(other) & own:
+            return bare.name, other, type(term)
+    return None
 
 
 class Binding:
-    """The binding of one statement. `bind` binds any query in it; the last argument is the scope around."""
+    """The binding of one statement. `bind` binds any query in it; see binder.py."""
 
     def __init__(
         self,
         find_table: Callable[[str], Table | None],
         text: str,
         start: int,
-        bind: Callable[[Binding, Expr, Ctes, Scope | None], Inner],
+        bind: Callable[[Binding, Expr, Ctes, Scope | None, bool], Inner],
     ) -> None:
         self._find_table = find_table
         self._text = text
@@ -51,14 +70,18 @@ class Binding:
         self.refused: dict[str, Mapping[str, str]] = {}
         """For each alias the columns that are there, but of a type that views cannot have."""
         self.tells_null_from_false = False
+        self.by_plan_only = False
 
     def query(self, tree: Expr, ctes: Ctes) -> Relation:
         """A query that looks at nothing outside itself."""
-        return self._bind(self, tree, ctes, None).relation
+        return self._bind(self, tree, ctes, None, False).relation
 
-    def subquery(self, tree: Expr, ctes: Ctes, outer: Scope) -> Inner:
-        """A query that may look at the one around it."""
-        return self._bind(self, tree, ctes, outer)
+    def subquery(self, tree: Expr, ctes: Ctes, outer: Scope, by_value: bool = False) -> Inner:
+        """A query that may look at the one around it. `by_value`: its terms must be equalities."""
+        inner = self._bind(self, tree, ctes, outer, False)
+        if by_value and inner.pairs() is None:
+            inner = self._bind(self, tree, ctes, outer, True)
+        return inner
 
     def scope(self, relation: Relation, outer: Scope | None = None) -> Scope:
         """The names that a relation offers."""
@@ -90,6 +113,21 @@ class Binding:
                 break
             if token.text.upper().split()[:1] == [word]:
                 found = place
+        return found
+
+    def argument_counts(self, function: str) -> set[int]:
+        """With how many arguments the statement calls a function; sqlglot drops what it has no place for."""
+        tokens = [token.text.upper() for token in tokenize(self._text)]
+        found = set()
+        for at, word in enumerate(tokens[:-1]):
+            if word == function.upper() and tokens[at + 1] == "(":
+                depth, count = 0, 1
+                for token in tokens[at + 1 :]:
+                    depth += {"(": 1, ")": -1}.get(token, 0)
+                    count += depth == 1 and token == ","
+                    if depth == 0:
+                        break
+                found.add(count)
         return found
 
     # --- names ---

@@ -178,14 +178,19 @@ SPARK_NAMES = {s.name: s.spark for forms in SIGNATURES.values() for s in forms}
 SPARK_NAMES |= {"round_double": "round", "round_decimal": "round", "round_integer": "round",
                 "shiftleft_int": "shiftleft", "shiftleft_bigint": "shiftleft",
                 "shiftright_int": "shiftright", "shiftright_bigint": "shiftright",
-                "concat_ws": "concat_ws", "greatest": "greatest", "least": "least"}  # fmt: skip
+                "concat_ws": "concat_ws", "greatest": "greatest", "least": "least",
+                "size": "size", "get": "get", "element_at": "element_at", "sort_array": "sort_array",
+                "array_contains": "array_contains", "array_join": "array_join", "array_min": "array_min",
+                "array_max": "array_max", "percentile_cont": "percentile",
+                "regr_slope": "regr_slope", "unix_timestamp": "unix_timestamp"}  # fmt: skip
 
 _ALIASES = {
     "day": ("dayofmonth",), "length": ("char_length", "character_length", "len"), "power": ("pow",),
     "instr": ("position",), "chr": ("char",), "datediff": ("date_diff",), "date_add": ("dateadd",),
     "trim": ("btrim",), "substring": ("substr",), "sign": ("signum",), "ceil": ("ceiling",),
 }  # fmt: skip
-_NAMED = ("isnull", "isnotnull", "positive", "bool", "zeroifnull", "nullifzero", "date_part")
+_NAMED = ("isnull", "isnotnull", "positive", "bool", "zeroifnull", "nullifzero", "date_part",
+          "cardinality", "every", "some", "std")  # fmt: skip
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
 
 # every name in views that is one of a function of the table, or of those that the typing knows

@@ -8,15 +8,15 @@ from itertools import chain, product
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr, column, columns_of, substitute
+from viewkeep.algebra.expressions import Expr, column, columns_of, over_parts, substitute
 from viewkeep.algebra.nodes import Aggregate, Column, Constant, Join, Node, Project
-from viewkeep.errors import Unsupported
-from viewkeep.frontend.aggregates import AGGREGATES, Aggregates, aggregates_in
+from viewkeep.errors import Unsupported, ViewkeepError
+from viewkeep.frontend.aggregates import AGGREGATES, COLLECTED, COUNTS, Aggregates, aggregates_in
 from viewkeep.frontend.binding import Binding, Output
 from viewkeep.frontend.ordering import output_at
-from viewkeep.frontend.scope import PlanTyping, Scope, bound
-from viewkeep.frontend.select_list import no_aggregate
-from viewkeep.frontend.typed import Typed
+from viewkeep.frontend.scope import NeedsDomain, PlanTyping, Scope, bound
+from viewkeep.frontend.select_list import no_aggregate, no_array
+from viewkeep.frontend.typed import Typed, said
 
 
 def bind_grouping(
@@ -54,6 +54,7 @@ class Grouping:
         resolved = self._scope.resolve(entry)
         if resolved not in self._keys:
             typed = self._scope.typing.type(resolved)
+            no_array(self._binding, entry, typed.type)
             self._keys[resolved] = self._aggregates.input(typed, entry.name or "key")
 
     def own_key(self, tree: Expr) -> Expr:
@@ -99,24 +100,26 @@ class Grouping:
 
     def finish(self, tree: Expr) -> Typed:
         """An expression of the SELECT list, over keys and measures."""
-        made = self.rewrite(self._scope.resolve(tree))
+        made = self._rewritten(self._scope.resolve(tree))
         columns = {c.name: c for c in self._keys.values()}
         columns.update({m.name: m.column for m in self._aggregates.measures})
         columns.update(self._others)
 
         def column_type(name: str) -> tuple[t.Type, bool]:
             if name not in columns:
-                raise self._binding.fail(
-                    Unsupported, tree,
-                    f"{tree.sql('spark')} is neither grouped nor aggregated",
-                    "add it to GROUP BY, or wrap it in SUM, COUNT or AVG",
-                )  # fmt: skip
+                raise NeedsDomain if self._scope.is_outer(name) else self._ungrouped(tree)
             return columns[name].type, columns[name].nullable
 
         return PlanTyping(column_type, self._binding.fail).type(made)
 
-    def rewrite(self, node: Expr) -> Expr:
-        """An expression over the input, over keys and measures instead."""
+    def rewrite(self, resolved: Expr) -> Expr:
+        """An expression over columns of FROM, over keys and measures instead; other columns stay."""
+        made = self._rewritten(resolved)
+        if not all(self._scope.is_outer(name) for name in columns_of(made)):
+            raise self._ungrouped(resolved)
+        return made
+
+    def _rewritten(self, node: Expr) -> Expr:
         if node in self._keys:
             grouped = column(self._keys[node].name)
             grouped.meta.update(node.meta)
@@ -125,20 +128,44 @@ class Grouping:
             return self._aggregates.finished(node)
         if self._set_of[1] and isinstance(node, (exp.Grouping, exp.GroupingId)):
             return self._grouping(node)
-        made = node.copy()
-        for key, value in list(made.args.items()):
-            if isinstance(value, exp.Expr):
-                made.set(key, self.rewrite(value))
-            elif isinstance(value, list):
-                made.set(key, [self.rewrite(v) if isinstance(v, exp.Expr) else v for v in value])
-        return made
+        return over_parts(node, self._rewritten)
 
-    def empty(self, tree: Expr) -> Expr | None:
-        """What an expression of the SELECT list is over no rows; None where that is NULL anyway."""
-        if not any(isinstance(a, (exp.Count, exp.CountIf)) for a in aggregates_in(tree)):
+    def _ungrouped(self, tree: Expr) -> ViewkeepError:
+        return self._binding.fail(
+            Unsupported, tree, f"{said(tree)} is neither grouped nor aggregated",
+            "add it to GROUP BY, or wrap it in SUM, COUNT or AVG",
+        )  # fmt: skip
+
+    def over_nothing(self, tree: Expr) -> Typed:
+        """What an expression over groups is for a group of no rows: COUNT is 0, COLLECT_LIST empty, other
+        aggregates are NULL."""
+
+        def swap(node: Expr) -> Expr:
+            if not isinstance(node, (exp.Filter, *AGGREGATES)):
+                return node
+            kind = self.finish(node).type
+            bare = node.this if isinstance(node, exp.Filter) else node
+            value: Expr = exp.Literal.number(0) if isinstance(bare, COUNTS) else exp.Null()
+            made = exp.Cast(this=exp.Array() if isinstance(bare, COLLECTED) else value, to=kind.sql())
+            made.meta["typed"] = (kind, isinstance(value, exp.Null))
+            return made
+
+        return self.finish(tree.copy().transform(swap))
+
+    def empty(self, tree: Expr, terms: Sequence[Expr]) -> Expr | None:
+        """What an expression of the SELECT list is over no rows; None where that is NULL. `terms` say what
+        the keys equal outside."""
+        known = (*COUNTS, *COLLECTED)
+        if not any(isinstance(a, known) for a in aggregates_in(tree)) and _is_strict(tree):
             return None
-        made = substitute(self.finish(tree).expression, self._aggregates.over_nothing())
-        return None if columns_of(made) else exp.Paren(this=made)
+        outside = {term.this.name: _from_outside(term.expression) for term in terms}
+        made = substitute(self.over_nothing(tree).expression, outside)
+        if columns_of(made) - frozenset().union(*(columns_of(term.expression) for term in terms)):
+            raise self._binding.fail(
+                Unsupported, tree, f"{said(tree)} over no rows is not known here",
+                "move what is not an aggregate out of the subquery",
+            )  # fmt: skip
+        return exp.Paren(this=made)
 
     def _grouping(self, node: Expr) -> Expr:
         """GROUPING(key): 1 where the row is a total over the key; GROUPING_ID: all of them as bits."""
@@ -161,6 +188,21 @@ class Grouping:
         assert total is not None
         kind = t.TINYINT if isinstance(node, exp.Grouping) else t.BIGINT
         return exp.Cast(this=exp.Paren(this=total), to=kind.sql())
+
+
+def _is_strict(tree: Expr) -> bool:
+    """Whether an expression is NULL where an aggregate in it is: AVG(x) * 2, but not COALESCE(AVG(x), 0)."""
+    if isinstance(tree, (exp.Filter, *AGGREGATES)):
+        return True
+    strict = (exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Cast, exp.Round)
+    if not isinstance(tree, strict):
+        return False
+    return any(_is_strict(part) for part in (tree.this, tree.args.get("expression")) if part is not None)
+
+
+def _from_outside(tree: Expr) -> Expr:
+    """An expression over columns of the outer query, as that query can use it."""
+    return tree.transform(lambda node: bound(node.name) if isinstance(node, exp.Column) else node)
 
 
 def _among(name: str, numbers: Sequence[int]) -> Expr:

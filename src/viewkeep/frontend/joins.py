@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -11,8 +11,8 @@ from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr, column, conjunction, conjuncts
 from viewkeep.algebra.nodes import Column, Item, Join, MarkJoin, Node, OuterJoin, Project, Select, passing
 from viewkeep.errors import AmbiguousColumn, TypeMismatch, Unsupported
-from viewkeep.frontend.binding import Binding, Ctes
-from viewkeep.frontend.scope import Field, Relation
+from viewkeep.frontend.binding import Binding, Ctes, Inner
+from viewkeep.frontend.scope import Field, Relation, Scope
 from viewkeep.frontend.select_list import no_aggregate, select_list
 from viewkeep.frontend.subqueries import has_subquery
 
@@ -153,9 +153,11 @@ def _shared(binding: Binding, joined: Relation, condition: Expr | None, side: st
 # --- LATERAL ---
 
 
-def lateral(binding: Binding, left: Relation, tree: exp.Join, ctes: Ctes) -> Relation:
+def lateral(
+    binding: Binding, left: Relation, tree: exp.Join, ctes: Ctes, again: Callable[[], Relation]
+) -> Relation:
     """LATERAL (SELECT ... WHERE it looks at the left): a join on what looks outside. Without FROM, a
-    projection of the left's own columns."""
+    projection of the left's own columns. `again` binds the left a second time."""
     source = tree.this
     query = source.this.this if isinstance(source.this, exp.Subquery) else source.this
     side = tree.side.upper()
@@ -166,7 +168,9 @@ def lateral(binding: Binding, left: Relation, tree: exp.Join, ctes: Ctes) -> Rel
     if query.args.get("from_") is None and side == "" and not query.args.get("where"):
         made = _computed(binding, left, query, source.alias)
     else:
-        made = _looked_up(binding, left, query, tree, ctes)
+        scope = binding.scope(left)
+        scope.again = lambda: _again(left, again())
+        made = _looked_up(binding, left, query, tree, ctes, scope)
     on = tree.args.get("on")
     if on is None or isinstance(on, exp.Boolean):
         return made
@@ -188,14 +192,40 @@ def _computed(binding: Binding, left: Relation, query: exp.Select, alias: str) -
     return Relation(Project(left.node, tuple(items)), (*left.fields, *fields), left.first)
 
 
-def _looked_up(binding: Binding, left: Relation, query: exp.Select, tree: exp.Join, ctes: Ctes) -> Relation:
+def _again(left: Relation, other: Relation) -> tuple[Node, Mapping[str, str]]:
+    named = zip(left.fields, other.fields, strict=True)
+    return other.node, {a.column.name: b.column.name for a, b in named}
+
+
+def _looked_up(
+    binding: Binding, left: Relation, query: exp.Select, tree: exp.Join, ctes: Ctes, scope: Scope
+) -> Relation:
     side = tree.side.upper()
-    inner = binding.subquery(query, ctes, binding.scope(left))
-    if inner.one_row or side not in ("", "LEFT"):
-        raise binding.fail(
-            Unsupported, tree, "an aggregate in LATERAL is not supported",
-            "use a scalar subquery in the SELECT list",
-        )  # fmt: skip
+    if side not in ("", "LEFT"):
+        raise binding.fail(Unsupported, tree, f"{side} JOIN LATERAL is not supported", "use LEFT or INNER")
+    inner = binding.subquery(query, ctes, scope)
+    if inner.one_row and inner.terms:
+        inner = _one_row(binding, left, inner)
+        node = inner.relation.node
+    else:
+        node = _joined(left.node, inner.relation.node, conjunction(inner.terms), side)
     fields = [replace(f, qualifier=tree.this.alias) for f in inner.relation.fields]
-    node = _joined(left.node, inner.relation.node, conjunction(inner.terms), side)
     return Relation(node, _padded([*left.fields, *fields], side, left), left.first)
+
+
+def _one_row(binding: Binding, left: Relation, inner: Inner) -> Inner:
+    """An aggregate without GROUP BY: one row for every left row, over no rows too."""
+    there = Column(binding.fresh("found"), t.BOOLEAN, nullable=False)
+    own = inner.relation.node
+    right = Project(own, (*passing(own, own.names).items, Item(there, exp.true())))
+    joined = OuterJoin(left.node, right, conjunction(inner.terms))
+    missing = exp.Is(this=column(there.name), expression=exp.Null())
+    items, fields = list(passing(joined, left.node.names).items), []
+    for f, empty in zip(inner.relation.fields, inner.if_empty, strict=True):
+        value: Expr = column(f.column.name)
+        if empty is not None:
+            value = exp.Case(ifs=[exp.If(this=missing.copy(), true=empty)], default=value)
+        made = Column(binding.fresh(f.name), f.column.type, f.column.nullable or empty is None)
+        items.append(Item(made, value))
+        fields.append(replace(f, column=made))
+    return replace(inner, relation=Relation(Project(joined, tuple(items)), tuple(fields)))

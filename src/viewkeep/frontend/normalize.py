@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from viewkeep.algebra.bags import alike, is_bag
+from viewkeep.algebra.bags import pruned as pruned_bag
 from viewkeep.algebra.expressions import (
     Expr,
     column,
@@ -40,7 +42,7 @@ def normalize(plan: Project) -> Project:
     """An equal plan in the form that the passes expect."""
     pushed = merge_projections(push_conditions(plan, []))
     assert isinstance(pushed, Project)
-    pruned = prune(pushed, frozenset(pushed.names))
+    pruned = alike(prune(pushed, frozenset(pushed.names)), pushed)
     assert isinstance(pruned, Project)
     return pruned
 
@@ -136,6 +138,8 @@ def merge_projections(node: Node) -> Node:
 
 def prune(node: Node, needed: frozenset[str]) -> Node:
     """The plan without columns that nothing above looks at. Keys stay: they are the IDs."""
+    if is_bag(node):
+        return pruned_bag(node, needed)
     if isinstance(node, Scan):
         fields = tuple(f for f in node.fields if f[0].name in needed or f[0].name in node.key)
         return replace(node, fields=fields)

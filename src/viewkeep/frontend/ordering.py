@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import Expr
-from viewkeep.algebra.nodes import Item, Limit, Order, Project, passing
+from viewkeep.algebra import types as t
+from viewkeep.algebra.expressions import Expr, column, conjunction
+from viewkeep.algebra.nodes import Column, Item, Limit, Node, Order, Project, Select, Window, passing
 from viewkeep.errors import UnknownColumn, Unsupported
 from viewkeep.frontend.binding import Binding
+from viewkeep.frontend.scope import NeedsDomain
 from viewkeep.frontend.typed import Typed
 
 CUTS = ("order", "limit", "offset")
@@ -49,19 +51,22 @@ def sort_key(entry: Expr, name: str) -> Order:
     return Order(name, descending, not descending if nulls_first is None else bool(nulls_first))
 
 
+def row_counts(binding: Binding, tree: Expr) -> tuple[int | None, int]:
+    """LIMIT and OFFSET, as numbers."""
+    return _count(binding, tree, "limit"), _count(binding, tree, "offset") or 0
+
+
 def limited(
     binding: Binding, tree: Expr, project: Project, sorts: Sequence[Sort], own: Sequence[Item],
-    terms: Sequence[Expr] = (),
+    within: Sequence[str] | None = (),
 ) -> Project:  # fmt: skip
     """The first rows, where LIMIT or OFFSET asks for them; what they are ordered by goes again. `own` are the
-    items that the query shows, `terms` the conditions that look at the query around it."""
-    limit, offset = _count(binding, tree, "limit"), _count(binding, tree, "offset")
-    if limit is None and offset is None:
+    items that the query shows. In a correlated subquery they are the first `within` some columns each."""
+    limit, offset = row_counts(binding, tree)
+    if limit is None and not offset:
         return project
-    if terms:
-        raise binding.fail(
-            Unsupported, tree, "LIMIT in a subquery that looks at the outer query", "use ROW_NUMBER"
-        )
+    if within is None:
+        raise NeedsDomain
     added: list[Item] = []
     order = []
     for entry, at in sorts:
@@ -77,7 +82,27 @@ def limited(
         added.append(item)
         order.append(sort_key(entry, item.name))
     wide = Project(project.input, (*project.items, *added)) if added else project
-    return passing(Limit(wide, tuple(order), limit, offset or 0), [i.name for i in own])
+    cut = _first_within(binding, wide, within, order, limit, offset) if within else None
+    return passing(cut or Limit(wide, tuple(order), limit, offset), project.names)
+
+
+def _first_within(
+    binding: Binding,
+    node: Node,
+    within: Sequence[str],
+    order: Sequence[Order],
+    limit: int | None,
+    offset: int,
+) -> Node:
+    number = Item(Column(binding.fresh("number"), t.INT, nullable=False), exp.RowNumber())
+    numbered = Window(node, tuple(within), tuple(order), (number,), None, ties=True)
+    place = column(number.name)
+    terms: list[Expr] = [exp.GT(this=place, expression=exp.Literal.number(offset))]
+    if limit is not None:
+        terms.append(exp.LTE(this=place.copy(), expression=exp.Literal.number(offset + limit)))
+    kept = conjunction(terms)
+    assert kept is not None
+    return Select(numbered, kept)
 
 
 def _count(binding: Binding, tree: Expr, key: str) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import Expr, column
+from viewkeep.algebra.expressions import Expr, column, columns_of
 from viewkeep.algebra.nodes import Column, Node
 from viewkeep.algebra.types import Type, decimal
 from viewkeep.errors import AmbiguousColumn, UnknownColumn, Unsupported, ViewkeepError
@@ -16,6 +16,12 @@ from viewkeep.frontend.typing import Typing
 
 # makes an error at a syntax node's place: class, node, message, hint
 Fail = Callable[[type[ViewkeepError], Expr, str, str], ViewkeepError]
+# binds what a scope offers a second time: the plan, and what each column of the first is called in it
+Again = Callable[[], tuple[Node, Mapping[str, str]]]
+
+
+class NeedsDomain(Exception):
+    """A subquery depends on the outer row by more than what a join can take over; see domain.py."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class Scope:
         self._refused = refused
         self._fields = relation.fields
         self._outer = outer
+        self.again: Again | None = None
         self._columns = {f.column.name: f.column for f in relation.fields}
         self.typing = PlanTyping(self._type_of, fail)
 
@@ -86,6 +93,12 @@ class Scope:
     def is_outer(self, name: str) -> bool:
         """Whether a plan column belongs to the query around this one."""
         return name not in self._columns
+
+    def own(self, typed: Typed) -> Typed:
+        """The expression, if it looks at nothing outside."""
+        if any(self.is_outer(name) for name in columns_of(typed.expression)):
+            raise NeedsDomain
+        return typed
 
     def has(self, name: str) -> bool:
         return any(f.name.lower() == name.lower() for f in self._fields)
@@ -118,13 +131,17 @@ class Scope:
         offered = ", ".join(dict.fromkeys(f.name for f in self._fields))
         raise self._fail(UnknownColumn, node, f"there is no column {called}", f"there are: {offered}")
 
-    def knows(self, qualifier: str | None, name: str) -> bool:
-        """Whether a name means something here, or around here."""
-        own = any(
+    def offers(self, qualifier: str | None, name: str) -> bool:
+        """Whether a name means something here."""
+        return any(
             f.name.lower() == name.lower() and (not qualifier or f.qualifier.lower() == qualifier.lower())
             for f in self._fields
         )
-        return own or (self._outer is not None and self._outer.knows(qualifier, name))
+
+    def knows(self, qualifier: str | None, name: str) -> bool:
+        """Whether a name means something here, or around here."""
+        outside = self._outer is not None and self._outer.knows(qualifier, name)
+        return self.offers(qualifier, name) or outside
 
     def resolve(self, tree: Expr) -> Expr:
         """The expression over plan columns."""

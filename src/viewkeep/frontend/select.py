@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
+from sqlglot.optimizer.simplify import simplify
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr, columns_of, conjunction, conjuncts
-from viewkeep.algebra.nodes import Node, Project, Select, passing
+from viewkeep.algebra.expressions import Expr, columns_of, conjunction, conjuncts, over_parts, rename
+from viewkeep.algebra.nodes import Join, Node, Project, Select, passing
 from viewkeep.errors import TypeMismatch, Unsupported
-from viewkeep.frontend.aggregates import aggregates_in
-from viewkeep.frontend.binding import Binding, Ctes, Inner, Output
+from viewkeep.frontend.aggregates import AGGREGATES, aggregates_in
+from viewkeep.frontend.binding import Binding, Ctes, Inner, Output, equality
+from viewkeep.frontend.domain import Domain, bind_domain
 from viewkeep.frontend.grouping import Grouping, bind_grouping
-from viewkeep.frontend.ordering import Sort, limited, orders, output_at
-from viewkeep.frontend.scope import Field, Relation, Scope
-from viewkeep.frontend.select_list import no_aggregate, no_duplicates, select_list
+from viewkeep.frontend.ordering import Sort, limited, orders, output_at, row_counts
+from viewkeep.frontend.scope import Field, NeedsDomain, Relation, Scope
+from viewkeep.frontend.select_list import no_aggregate, no_array, no_duplicates, select_list
 from viewkeep.frontend.set_operations import without_duplicates
 from viewkeep.frontend.sources import bind_from
 from viewkeep.frontend.stages import Rows, Stage
-from viewkeep.frontend.subqueries import Subqueries
+from viewkeep.frontend.subqueries import Subqueries, has_subquery
 from viewkeep.frontend.typed import Typed
 from viewkeep.frontend.windows import Windows
 
@@ -46,23 +49,38 @@ class _Filter:
         return Select(self.lifted.attach(node) if self.lifted else node, self.condition)
 
 
-def bind_select(binding: Binding, tree: exp.Select, ctes: Ctes, outer: Scope | None) -> Inner:
-    """The plan of a SELECT. `outer` is the scope of the query around it, whose columns WHERE can name."""
+def bind_select(
+    binding: Binding, tree: exp.Select, ctes: Ctes, outer: Scope | None, by_domain: bool = False
+) -> Inner:
+    """The plan of a SELECT. `outer` is the scope of the query around it, whose columns it can name: in
+    conditions of WHERE, which become `terms`, or anywhere, if it is bound by domain."""
     _refuse_unknown_clauses(binding, tree)
     relation = bind_from(binding, tree, ctes)
     scope = binding.scope(relation, outer)
-    node, terms = _where(binding, tree, relation.node, scope, ctes)
+    domain = bind_domain(binding, tree, scope, outer) if by_domain and outer is not None else None
+    if domain is not None:
+        relation = replace(relation, node=Join(relation.node, domain.relation.node, None))
+        scope = binding.scope(relation, binding.scope(domain.relation))
+        for known in domain.columns:
+            scope.add(known)
+    node, terms = _where(binding, tree, relation, scope, ctes, domain)
     outputs = select_list(binding, tree, relation)
     stage: Stage = Rows(node, scope)
     having = None
     grouped = _is_grouped(binding, tree, outputs)
     if grouped:
+        below = Subqueries(binding, ctes, scope, stage)
+        outputs = [(_lifted_in_aggregates(e, below), name) for e, name in outputs]
+        clause = tree.args.get("having")
+        condition = _lifted_in_aggregates(clause.this, below) if clause is not None else None
+        node = below.attach(node)
         stage = grouping = bind_grouping(binding, tree.args.get("group"), node, scope, outputs)
-        terms = [_keyed(binding, term, scope, grouping, tree) for term in terms]
-        having = _having(binding, tree, stage, scope, ctes)
+        terms = [_keyed(term, scope, grouping) for term in terms]
+        having = _having(binding, tree, condition, grouping, scope, ctes, terms)
 
     lifted = Subqueries(binding, ctes, scope, stage)
-    windows = Windows(binding, stage, {w.name.lower(): w for w in tree.args.get("windows") or []})
+    named = {w.name.lower(): w for w in tree.args.get("windows") or []}
+    windows = Windows(binding, stage, named)
     made = [(windows.lift(lifted.value(e)), name) for e, name in outputs]
     wanted = _qualifying(tree, made, windows, lifted, scope)
     ordering = _ordering(binding, tree, made, windows, lifted)
@@ -72,19 +90,23 @@ def bind_select(binding: Binding, tree: exp.Select, ctes: Ctes, outer: Scope | N
     sorts: list[Sort] = [(o, at if isinstance(at, int) else stage.finish(at)) for o, at in ordering]
 
     node = stage.build()
+    correlated = _correlated_by(terms, node)
     if having is not None:
         node = having.over(node)
-    node = windows.attach(lifted.attach(node))
+    node = windows.attach(lifted.attach(node), correlated)
     if qualify is not None:
         node = qualify.over(node)
     hidden = [n for term in terms for n in sorted(columns_of(term)) if n in node.by_name]
     project = Project(node, (*items, *passing(node, dict.fromkeys(hidden)).items))
     if tree.args.get("distinct"):
-        project = _distinct(binding, tree, project)
-    project = limited(binding, tree, project, sorts, items, terms)
-    fields = tuple(Field("", name, item.column) for (_, name), item in zip(made, items, strict=True))
+        project = _distinct(binding, tree, project, correlated)
     one_row = grouped and not any(tree.args.get(key) for key in ("group", "having", "qualify"))
-    empty = grouping.empty(made[0][0]) if one_row and len(made) == 1 else None
+    limit, offset = row_counts(binding, tree)
+    if not one_row or limit == 0 or offset:  # else LIMIT 1 cuts one row to one row
+        one_row = False
+        project = limited(binding, tree, project, sorts, items, correlated)
+    fields = tuple(Field("", name, item.column) for (_, name), item in zip(made, items, strict=True))
+    empty = tuple(grouping.empty(e, terms) for e, _ in made) if one_row and terms else ()
     return Inner(Relation(project, fields), tuple(terms), one_row, empty)
 
 
@@ -105,23 +127,55 @@ def _refuse_unknown_clauses(binding: Binding, tree: exp.Select) -> None:
 
 
 def _where(
-    binding: Binding, tree: exp.Select, node: Node, scope: Scope, ctes: Ctes
+    binding: Binding, tree: exp.Select, relation: Relation, scope: Scope, ctes: Ctes, domain: Domain | None
 ) -> tuple[Node, list[Expr]]:
-    """The node with the conditions that it can decide, and those that look at the outer query."""
-    where = tree.args.get("where")
-    if where is None:
-        return node, []
-    no_aggregate(binding, where.this, "WHERE")
-    lifted = Subqueries(binding, ctes, scope, Rows(node, scope))
-    condition = scope.typing.condition(scope.resolve(lifted.condition(where.this)), "WHERE")
-    inside: list[Expr] = []
-    outside: list[Expr] = []
-    for term in conjuncts(condition):
-        looks_out = any(scope.is_outer(name) for name in columns_of(term))
-        (outside if looks_out else inside).append(term)
-    node = lifted.attach(node)
-    kept = conjunction(inside)
+    """The rows with the conditions that they can decide, and those that look at the outer query. Conditions
+    with subqueries come last: what these are computed for need not have more rows than the others leave."""
+    written = conjuncts(tree.args["where"].this) if tree.args.get("where") else []
+    for part in written:
+        no_aggregate(binding, part, "WHERE")
+    lifted = Subqueries(binding, ctes, scope, Rows(relation.node, scope))
+    plain: list[Expr] = []
+    scope.again = lambda: _again(binding, tree, relation, ctes, domain, plain)
+    terms: dict[int, Expr] = {}
+    for number, part in sorted(enumerate(written), key=lambda pair: has_subquery(pair[1])):
+        typed = scope.typing.condition(scope.resolve(lifted.condition(part)), "WHERE")
+        terms[number] = typed
+        if not has_subquery(part) and not _looks_out(typed, scope):
+            plain.append(typed)
+    both = conjuncts(conjunction(terms[n] for n in sorted(terms)))
+    node = lifted.attach(relation.node)
+    kept = conjunction(term for term in both if not _looks_out(term, scope))
+    outside = [term for term in both if _looks_out(term, scope)]
+    if domain is not None:
+        outside += domain.terms()
     return (Select(node, kept) if kept is not None else node), outside
+
+
+def _looks_out(term: Expr, scope: Scope) -> bool:
+    return any(scope.is_outer(name) for name in columns_of(term))
+
+
+def _again(
+    binding: Binding, tree: exp.Select, relation: Relation, ctes: Ctes, domain: Domain | None,
+    conditions: Sequence[Expr],
+) -> tuple[Node, Mapping[str, str]]:  # fmt: skip
+    """FROM, and these conditions of WHERE, a second time under other names."""
+    other = bind_from(binding, tree, ctes)
+    node = other.node
+    called = {a.column.name: b.column.name for a, b in zip(relation.fields, other.fields, strict=True)}
+    if domain is not None:
+        values, more = domain.again()
+        node, called = Join(node, values, None), {**called, **more}
+    kept = conjunction(rename(term, lambda name: called[name]) for term in conditions)
+    return (Select(node, kept) if kept is not None else node), called
+
+
+def _correlated_by(terms: Sequence[Expr], node: Node) -> tuple[str, ...] | None:
+    """The columns that tell the rows for one outer row from those for another: within these a window, a
+    LIMIT or a DISTINCT must stay. None where there are no such."""
+    pairs = [equality(term, frozenset(node.names)) for term in terms]
+    return tuple(pair[0] for pair in pairs if pair is not None) if all(pairs) else None
 
 
 # --- groups ---
@@ -137,25 +191,58 @@ def _is_grouped(binding: Binding, tree: exp.Select, outputs: list[Output]) -> bo
     return grouped
 
 
-def _keyed(binding: Binding, term: Expr, scope: Scope, grouping: Grouping, tree: Expr) -> Expr:
+def _keyed(term: Expr, scope: Scope, grouping: Grouping) -> Expr:
     """A condition that looks at the outer query, by a key: one group for each value that it asks for."""
-    sides = (term.this, term.expression) if isinstance(term, exp.EQ) else ()
-    for mine, other in (sides, sides[::-1]) if sides else ():
-        own = [scope.is_outer(name) for name in columns_of(mine)]
-        if own and not any(own) and all(scope.is_outer(name) for name in columns_of(other)):
-            return exp.EQ(this=grouping.own_key(mine), expression=other.copy())
-    raise binding.fail(
-        Unsupported, tree, "an aggregate that depends on the outer row by more than equality",
-        "compare with = in the subquery's WHERE, or join and aggregate",
-    )  # fmt: skip
+    if isinstance(term, (exp.EQ, exp.NullSafeEQ)):
+        for mine, other in ((term.this, term.expression), (term.expression, term.this)):
+            own = [not scope.is_outer(name) for name in columns_of(mine)]
+            if own and all(own) and all(scope.is_outer(name) for name in columns_of(other)):
+                return type(term)(this=grouping.own_key(mine), expression=other.copy())
+    raise NeedsDomain
 
 
-def _having(binding: Binding, tree: exp.Select, stage: Stage, scope: Scope, ctes: Ctes) -> _Filter | None:
-    clause = tree.args.get("having")
-    if clause is None:
+def _never_true(condition: Expr) -> bool:
+    """Whether a simplified condition is false or null for sure."""
+    if isinstance(condition, exp.And):
+        return _never_true(condition.left) or _never_true(condition.right)
+    if isinstance(condition, exp.Or):
+        return _never_true(condition.left) and _never_true(condition.right)
+    nulls = (condition.this, condition.expression) if isinstance(condition, exp.Predicate) else (condition,)
+    strict = not isinstance(condition, (exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ))
+    return condition == exp.false() or (strict and any(isinstance(side, exp.Null) for side in nulls))
+
+
+def _lifted_in_aggregates(tree: Expr, below: Subqueries) -> Expr:
+    """The expression with the subqueries inside of aggregates replaced: they are about rows, not groups."""
+    if isinstance(tree, exp.Query) or not has_subquery(tree):
+        return tree
+    if isinstance(tree, (exp.Filter, *AGGREGATES)):
+        return below.value(tree)
+    return over_parts(tree, lambda part: _lifted_in_aggregates(part, below))
+
+
+def _having(
+    binding: Binding, tree: exp.Select, written: Expr | None, grouping: Grouping, scope: Scope, ctes: Ctes,
+    terms: Sequence[Expr],
+) -> _Filter | None:  # fmt: skip
+    if written is None:
         return None
-    lifted = Subqueries(binding, ctes, scope, stage)
-    return _filter(binding, clause, stage.finish(lifted.condition(clause.this)), lifted)
+    clause = tree.args["having"]
+    lifted = Subqueries(binding, ctes, scope, grouping)
+    condition = lifted.condition(written)
+    if terms and tree.args.get("group") is None:
+        # a value that no row has makes no group, though HAVING COUNT(*) = 0 would be true of it
+        bare = grouping.over_nothing(condition).expression.transform(_uncast)
+        if not _never_true(simplify(bare)):
+            raise binding.fail(
+                Unsupported, clause.this, "HAVING may be true of no rows, in a correlated subquery",
+                "compare the aggregate outside of the subquery",
+            )  # fmt: skip
+    return _filter(binding, clause, grouping.finish(condition), lifted)
+
+
+def _uncast(node: Expr) -> Expr:
+    return node.this if isinstance(node, exp.Cast) else node
 
 
 def _filter(binding: Binding, clause: Expr, typed: Typed, lifted: Subqueries | None = None) -> _Filter:
@@ -200,7 +287,12 @@ def _ordering(
     return found
 
 
-def _distinct(binding: Binding, tree: exp.Select, project: Project) -> Project:
+def _distinct(
+    binding: Binding, tree: exp.Select, project: Project, correlated: tuple[str, ...] | None
+) -> Project:
     if tree.args["distinct"].args.get("on"):
         raise binding.fail(Unsupported, tree, "DISTINCT ON is not Spark's", "use ROW_NUMBER and QUALIFY")
+    if correlated is None:
+        raise NeedsDomain
+    no_array(binding, tree, *(c.type for c in project.columns))
     return without_duplicates(binding, project)

@@ -25,6 +25,7 @@ from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.binding import Binding, Ctes
 from viewkeep.frontend.ordering import Sort, limited, orders, output_at
 from viewkeep.frontend.scope import Field, Relation
+from viewkeep.frontend.select_list import no_array
 
 
 def bind_set_operation(binding: Binding, tree: exp.SetOperation, ctes: Ctes) -> Relation:
@@ -37,6 +38,8 @@ def bind_set_operation(binding: Binding, tree: exp.SetOperation, ctes: Ctes) -> 
     sides = [binding.query(side, ctes) for side in (tree.this, tree.expression)]
     whole = _lined_up(binding, tree, sides)
     distinct = bool(tree.args.get("distinct", True))
+    if distinct or not isinstance(tree, exp.Union):
+        no_array(binding, tree, *(f.column.type for f in whole.fields))
     if not isinstance(tree, exp.Union):
         whole = _counted(binding, tree, sides, whole, distinct)
     elif distinct:

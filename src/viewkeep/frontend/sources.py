@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
+from viewkeep.algebra.bags import bag_scan
 from viewkeep.algebra.expressions import Expr
-from viewkeep.algebra.nodes import Column, Constant, Scan
-from viewkeep.errors import NoKey, TypeMismatch, UnknownTable, Unsupported
+from viewkeep.algebra.nodes import Column, Constant, Project, Scan
+from viewkeep.errors import TypeMismatch, UnknownTable, Unsupported
 from viewkeep.frontend.binding import Binding, Ctes
 from viewkeep.frontend.joins import join, lateral
 from viewkeep.frontend.scope import Field, Relation
@@ -20,15 +22,18 @@ def bind_from(binding: Binding, tree: exp.Select, ctes: Ctes) -> Relation:
     """What FROM offers."""
     if tree.args.get("from_") is None:  # SELECT 1: one row of nothing
         return Relation(Constant(Column(binding.fresh("row"), t.INT, nullable=False), (0,)), ())
-    first = _source(binding, tree.args["from_"].this, ctes)
+    first = partial(_source, binding, tree.args["from_"].this, ctes)
     return _joined(binding, first, tree.args.get("joins") or [], ctes)
 
 
-def _joined(binding: Binding, first: Relation, joins: Sequence[exp.Join], ctes: Ctes) -> Relation:
-    relation = first
-    for tree in joins:
+def _joined(
+    binding: Binding, first: Callable[[], Relation], joins: Sequence[exp.Join], ctes: Ctes
+) -> Relation:
+    relation = first()
+    for n, tree in enumerate(joins):
         if isinstance(tree.this, exp.Lateral):
-            relation = lateral(binding, relation, tree, ctes)
+            again = partial(_joined, binding, first, joins[:n], ctes)
+            relation = lateral(binding, relation, tree, ctes, again)
         else:
             relation = join(binding, relation, _source(binding, tree.this, ctes), tree)
     return relation
@@ -39,6 +44,8 @@ def _source(binding: Binding, tree: Expr, ctes: Ctes) -> Relation:
         return _derived(binding, tree, ctes)
     if isinstance(tree, exp.Paren):
         return _source(binding, tree.this, ctes)
+    if isinstance(tree, exp.Values):
+        return _values(binding, tree)
     if not isinstance(tree, exp.Table) or not isinstance(tree.this, exp.Identifier):
         raise binding.fail(
             Unsupported, tree, f"{tree.sql('spark')} cannot stand in FROM",
@@ -50,10 +57,14 @@ def _source(binding: Binding, tree: Expr, ctes: Ctes) -> Relation:
                 Unsupported, tree, f"{key.upper()} on a table is not supported in a view",
                 "name the plain table",
             )  # fmt: skip
+    return _joined(binding, partial(_named, binding, tree, ctes), tree.args.get("joins") or [], ctes)
+
+
+def _named(binding: Binding, tree: exp.Table, ctes: Ctes) -> Relation:
     name = ".".join(part.name for part in tree.parts)
     cte = ctes.get(name.lower())
     relation = _qualified(cte(), tree.alias or name) if cte else _scan(binding, tree, name)
-    return _joined(binding, renamed(binding, relation, tree), tree.args.get("joins") or [], ctes)
+    return renamed(binding, relation, tree)
 
 
 def _derived(binding: Binding, tree: exp.Subquery, ctes: Ctes) -> Relation:
@@ -84,6 +95,30 @@ def _qualified(relation: Relation, qualifier: str) -> Relation:
     return Relation(relation.node, tuple(fields))
 
 
+def _values(binding: Binding, tree: exp.Values) -> Relation:
+    """VALUES (...), (...): a number for each row, and columns that choose by it."""
+    rows = [list(e.expressions) if isinstance(e, exp.Tuple) else [e] for e in tree.expressions]
+    if len({len(row) for row in rows}) != 1:
+        raise binding.fail(Unsupported, tree, "rows of VALUES have different lengths", "make them equal")
+    number = Column(binding.fresh("row"), t.INT, nullable=False)
+    scope = binding.scope(Relation(Constant(number, ()), ()))
+    items, fields = [], []
+    for at, parts in enumerate(zip(*rows, strict=True), start=1):
+        branches = [
+            exp.If(
+                this=exp.EQ(this=scope.add(number), expression=exp.Literal.number(n)),
+                true=scope.resolve(part),
+            )
+            for n, part in enumerate(parts)
+        ]
+        chosen = scope.typing.type(exp.Case(ifs=branches))
+        nullable = any(scope.typing.type(scope.resolve(part)).nullable for part in parts)
+        items.append(binding.item(f"col{at}", replace(chosen, nullable=nullable)))
+        fields.append(Field(tree.alias, f"col{at}", items[-1].column))
+    node = Project(Constant(number, tuple(range(len(rows)))), tuple(items))
+    return renamed(binding, Relation(node, tuple(fields)), tree)
+
+
 def _scan(binding: Binding, tree: exp.Table, name: str) -> Relation:
     table = binding.find_table(tree, name)
     if table is None:
@@ -91,10 +126,10 @@ def _scan(binding: Binding, tree: exp.Table, name: str) -> Relation:
             UnknownTable, tree, f"there is no table {name}",
             "create it first, or check the spelling and the database",
         )  # fmt: skip
-    if not table.key:
+    if not table.columns:
         raise binding.fail(
-            NoKey, tree, f"table {name} has no key, so its rows cannot be told apart",
-            f"declare one: ALTER TABLE {name} ADD PRIMARY KEY (column, ...)",
+            Unsupported, tree, f"table {name} has no column of a type that viewkeep has",
+            "add a column to it, or read another table",
         )  # fmt: skip
     alias = tree.alias or tree.name
     fields = []
@@ -102,6 +137,9 @@ def _scan(binding: Binding, tree: exp.Table, name: str) -> Relation:
         nullable = c.nullable and c.name not in table.key
         fields.append((Column(binding.fresh(f"{alias}_{c.name}"), c.type, nullable), c.name))
     by_base = {base: c.name for c, base in fields}
-    scan = Scan(table.name, alias, tuple(fields), tuple(by_base[k] for k in table.key))
+    if table.key:
+        scan = Scan(table.name, alias, tuple(fields), tuple(by_base[k] for k in table.key))
+    else:
+        scan = bag_scan(table.name, alias, tuple(fields), binding.fresh)
     binding.refused[alias.lower()] = table.refused
     return Relation(scan, tuple(Field(alias, base, c) for c, base in fields))

@@ -35,7 +35,7 @@ class Rows:
     scope: Scope
 
     def finish(self, tree: Expr) -> Typed:
-        return self.scope.typing.type(self.scope.resolve(tree))
+        return self.scope.own(self.scope.typing.type(self.scope.resolve(tree)))
 
     def rewrite(self, resolved: Expr) -> Expr:
         return resolved

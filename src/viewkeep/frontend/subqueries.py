@@ -10,16 +10,27 @@ Where only truth counts (a conjunct of WHERE), one mark will do; elsewhere a sec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr, column, columns_of, conjunction
-from viewkeep.algebra.nodes import Aggregate, Column, Item, Join, MarkJoin, Measure, Node, OuterJoin, Project
-from viewkeep.errors import TypeMismatch, Unsupported
+from viewkeep.algebra.expressions import Expr, column, columns_of, conjunction, over_parts
+from viewkeep.algebra.nodes import (
+    Aggregate,
+    Column,
+    Item,
+    Join,
+    MarkJoin,
+    Measure,
+    Node,
+    OuterJoin,
+    Project,
+    passing,
+)
+from viewkeep.errors import TypeMismatch
 from viewkeep.frontend.binding import Binding, Ctes, Inner
-from viewkeep.frontend.scope import Relation, Scope
+from viewkeep.frontend.scope import NeedsDomain, Relation, Scope
 from viewkeep.frontend.stages import Stage
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
@@ -37,8 +48,12 @@ class Subqueries:
         self._stage = stage
         self._joins: list[Callable[[Node], Node]] = []
 
-    def _bound(self, query: Expr) -> Inner:
-        return self._binding.subquery(query.copy(), self._ctes, self._scope)
+    def _bound(self, query: Expr, by_value: bool = False) -> Inner:
+        inner = self._binding.subquery(query.copy(), self._ctes, self._scope, by_value)
+        own = frozenset(inner.relation.node.names)
+        if any(self._scope.is_outer(name) for term in inner.terms for name in columns_of(term) - own):
+            raise NeedsDomain  # it looks at a query further out
+        return inner
 
     def attach(self, node: Node) -> Node:
         """The node with the joins that the expressions need."""
@@ -63,7 +78,9 @@ class Subqueries:
         if isinstance(node, exp.Not):
             return self._negated(node, only_truth)
         if isinstance(node, exp.Exists):
-            return self._mark(node.this, lambda _: None)
+            inner = self._bound(node.this)
+            # an aggregate without GROUP BY has a row even over no rows
+            return exp.true() if inner.one_row else self._mark(inner, None)
         if isinstance(node, exp.In) and node.args.get("query"):
             return self._quantified(node.this, exp.EQ, node.args["query"], "any", only_truth)
         if isinstance(node, _COMPARISONS) and isinstance(node.expression, (exp.Any, exp.All)):
@@ -74,14 +91,7 @@ class Subqueries:
         return self._over_parts(node, only_truth=False)
 
     def _over_parts(self, node: Expr, only_truth: bool) -> Expr:
-        made = node.copy()
-        for key, value in list(made.args.items()):
-            if isinstance(value, exp.Expr):
-                made.set(key, self._lifted(value, only_truth))
-            elif isinstance(value, list):
-                made.set(key, [self._lifted(v, only_truth) if isinstance(v, exp.Expr) else v for v in value])
-        made.meta.update(node.meta)
-        return made
+        return over_parts(node, lambda part: self._lifted(part, only_truth))
 
     def _negated(self, node: exp.Not, only_truth: bool) -> Expr:
         inner = node.this.unnest()
@@ -94,6 +104,9 @@ class Subqueries:
 
     def _quantified(self, left: Expr, compare: type[Expr], query: Expr, kind: str, only_truth: bool) -> Expr:
         """left op ANY (query), or ALL: by marks for comparisons that are true, false or null."""
+        inner = self._bound(query)
+        if inner.one_row and inner.terms:  # one row for every outer row, over no rows too
+            return exp.Paren(this=compare(this=self.value(left), expression=self._scalar(query)))
         operands = left.unnest()
         lefts = list(operands.expressions) if isinstance(operands, exp.Tuple) else [left]
         values = [self._stage.finish(self.value(part)) for part in lefts]
@@ -119,37 +132,37 @@ class Subqueries:
                 nullable = False
             return joined, nullable
 
+        first, nullable = compared(inner.relation)
         if kind == "any":
-            true = self._mark(query, lambda r: compared(r)[0])
-            if only_truth or not self._may_be_null(query, compared):
+            true = self._mark(inner, first)
+            if only_truth or not nullable:
                 return true
-            self._binding.tells_null_from_false = True
-            null = self._mark(query, lambda r: _is_null(compared(r)[0]))
-            return _three_valued(true, exp.true(), null, exp.false())
+            return _three_valued(true, exp.true(), self._null_mark(query, compared), exp.false())
         if only_truth:
-            return exp.Not(this=self._mark(query, lambda r: _not_true(*compared(r))))
-        false = self._mark(query, lambda r: exp.Not(this=exp.Paren(this=compared(r)[0])))
-        if not self._may_be_null(query, compared):
+            return exp.Not(this=self._mark(inner, _not_true(first, nullable)))
+        false = self._mark(inner, exp.Not(this=exp.Paren(this=first)))
+        if not nullable:
             return exp.Not(this=false)
+        return _three_valued(false, exp.false(), self._null_mark(query, compared), exp.true())
+
+    def _null_mark(self, query: Expr, compared: Callable[[Relation], tuple[Expr, bool]]) -> Expr:
+        """Whether some comparison is null."""
         self._binding.tells_null_from_false = True
-        null = self._mark(query, lambda r: _is_null(compared(r)[0]))
-        return _three_valued(false, exp.false(), null, exp.true())
+        inner = self._bound(query)  # once more, under other names
+        return self._mark(inner, _is_null(compared(inner.relation)[0]))
 
-    def _may_be_null(self, query: Expr, compared: Callable[[Relation], tuple[Expr, bool]]) -> bool:
-        return compared(self._bound(query).relation)[1]
-
-    def _mark(self, query: Expr, compared: Callable[[Relation], Expr | None]) -> Expr:
-        inner = self._bound(query)
+    def _mark(self, inner: Inner, condition: Expr | None) -> Expr:
+        """Whether some row of the subquery makes the condition true."""
         mark = Column(self._fresh("exists"), t.BOOLEAN, nullable=False)
-        own = compared(inner.relation)
-        terms = [self._stage.rewrite(term) for term in inner.terms] + ([own] if own is not None else [])
-        self._joins.append(lambda node: MarkJoin(node, inner.relation.node, conjunction(terms), mark))
+        terms = [self._stage.rewrite(term) for term in inner.terms]
+        on = conjunction([*terms, condition] if condition is not None else terms)
+        self._joins.append(lambda node: MarkJoin(node, inner.relation.node, on, mark))
         return self._stage.add(mark)
 
     # --- values ---
 
     def _scalar(self, query: Expr) -> Expr:
-        inner = self._bound(query)
+        inner = self._bound(query, by_value=True)
         if len(inner.relation.fields) != 1:
             raise self._fail(
                 TypeMismatch, query, f"a subquery in an expression has {len(inner.relation.fields)} columns",
@@ -159,40 +172,23 @@ class Subqueries:
         if inner.one_row and not inner.terms:
             self._joins.append(lambda node: Join(node, inner.relation.node, None))
             return self._stage.add(value)
-        pairs = self._equalities(inner, query)
-        node = inner.relation.node if inner.one_row else self._single(inner, pairs, value)
+        pairs = inner.pairs()
+        assert pairs is not None  # it was bound so
+        node = inner.relation.node if inner.one_row else self._single(inner, [k for k, _, _ in pairs], value)
         there = Column(self._fresh("found"), t.BOOLEAN, nullable=False)
         shown = Column(self._fresh(value.name), value.type)
-        items = [Item(node.by_name[k], column(k)) for k in dict(pairs)]
-        items += [Item(shown, column(value.name)), Item(there, exp.true())]
-        right = Project(node, tuple(items))
-        terms = [exp.EQ(this=self._stage.rewrite(outer), expression=column(k)) for k, outer in pairs]
-        self._joins.append(lambda left: OuterJoin(left, right, conjunction(terms)))
+        keys = passing(node, dict.fromkeys(k for k, _, _ in pairs)).items
+        right = Project(node, (*keys, Item(shown, column(value.name)), Item(there, exp.true())))
+        on = [kind(this=self._stage.rewrite(outer), expression=column(k)) for k, outer, kind in pairs]
+        self._joins.append(lambda left: OuterJoin(left, right, conjunction(on)))
         found, marker = self._stage.add(shown), self._stage.add(Column(there.name, t.BOOLEAN))
-        if inner.if_empty is None:
+        empty = inner.if_empty[0] if inner.one_row else None
+        if empty is None:
             return found
         missing = exp.Is(this=marker, expression=exp.Null())
-        return exp.Paren(this=exp.Case(ifs=[exp.If(this=missing, true=inner.if_empty)], default=found))
+        return exp.Paren(this=exp.Case(ifs=[exp.If(this=missing, true=empty)], default=found))
 
-    def _equalities(self, inner: Inner, query: Expr) -> list[tuple[str, Expr]]:
-        """Each condition that looks outside, as a column of the subquery and what it must equal."""
-        own = set(inner.relation.node.names)
-        pairs = []
-        for term in inner.terms:
-            sides = (term.this, term.expression) if isinstance(term, exp.EQ) else ()
-            for mine, other in (sides, sides[::-1]) if sides else ():
-                bare = mine.unnest()
-                if isinstance(bare, exp.Column) and bare.name in own and not columns_of(other) & own:
-                    pairs.append((bare.name, other))
-                    break
-            else:
-                raise self._fail(
-                    Unsupported, query, "a value that depends on the outer row by more than equality",
-                    "compare with = in the subquery's WHERE, or join and aggregate",
-                )  # fmt: skip
-        return pairs
-
-    def _single(self, inner: Inner, pairs: list[tuple[str, Expr]], value: Column) -> Node:
+    def _single(self, inner: Inner, keys: Sequence[str], value: Column) -> Node:
         """One row a group, or an error where a value is asked for and there are several."""
         rows = Measure(Column(self._fresh("n"), t.BIGINT, nullable=False), "rows")
         several = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
@@ -200,10 +196,8 @@ class Subqueries:
         problem = exp.Anonymous(this="raise_error", expressions=[message])
         call = exp.Case(ifs=[exp.If(this=several, true=problem)], default=exp.Max(this=column(value.name)))
         kept = Measure(Column(self._fresh(value.name), value.type), "any", None, call)
-        keys = tuple(dict.fromkeys(k for k, _ in pairs))
-        made = Aggregate(inner.relation.node, keys, (rows, kept))
-        items = [Item(made.by_name[k], column(k)) for k in keys]
-        return Project(made, (*items, Item(value, column(kept.name))))
+        made = Aggregate(inner.relation.node, tuple(dict.fromkeys(keys)), (rows, kept))
+        return Project(made, (*passing(made, made.keys).items, Item(value, column(kept.name))))
 
 
 def has_subquery(tree: Expr) -> bool:

@@ -16,12 +16,22 @@ from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.types import Type
 from viewkeep.errors import TypeMismatch, Unsupported, ViewkeepError
 from viewkeep.frontend import functions
-from viewkeep.frontend.expressions import calls, casts, choices, conditions, dates, leaves, numbers, text
+from viewkeep.frontend.expressions import (
+    arrays,
+    calls,
+    casts,
+    choices,
+    conditions,
+    dates,
+    leaves,
+    numbers,
+    text,
+)
 from viewkeep.frontend.typed import Rules, Typed, said
 
 RULES: Rules = {
     **leaves.RULES, **conditions.RULES, **numbers.RULES, **dates.RULES, **text.RULES, **choices.RULES,
-    **casts.RULES,
+    **casts.RULES, **arrays.RULES,
 }  # fmt: skip
 NON_DETERMINISTIC = (
     exp.Rand, exp.Randn, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Uuid,
@@ -33,7 +43,8 @@ SUBQUERIES = (exp.Subquery, exp.Exists, exp.Select, exp.Any, exp.All)
 _READ = {
     "this", "expression", "expressions", "low", "high", "symmetric", "ifs", "default", "true", "false", "to",
     "start", "length", "position", "is_string", "quoted", "table", "query", "unnest", "safe", "typed",
-    "big_int", "negate", "decimals", "format", "coalesce", "flatten", "ignore_nulls",
+    "big_int", "negate", "decimals", "format", "coalesce", "flatten", "ignore_nulls", "asc",
+    "nulls_first", "offset", "unit",
 }  # fmt: skip
 
 
@@ -78,7 +89,7 @@ class Typing:
         if node.find(*NON_DETERMINISTIC):
             return self.changing(node)
         if isinstance(node, SUBQUERIES):
-            hint = "join with a derived table or a CTE instead"
+            hint = "join with a derived table or a CTE"
             return self.fail(Unsupported, node, "a subquery cannot stand here", hint)
         if isinstance(node, exp.Window):
             return self.fail(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr, column
+from viewkeep.algebra.expressions import Expr, column, over_parts
 from viewkeep.algebra.nodes import Column, Item, Node, Order, Project, Window, passing
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.binding import Binding
+from viewkeep.frontend.expressions.dates import interval
 from viewkeep.frontend.ordering import sort_key
+from viewkeep.frontend.scope import NeedsDomain
 from viewkeep.frontend.stages import Stage
 from viewkeep.frontend.typed import Typed, mean
 
@@ -26,6 +28,9 @@ RANKS: Mapping[type[Expr], t.Type] = {
 }
 _VALUES = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.First, exp.Last)
 _AGGREGATES = (exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max)
+_DOUBLES = (exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop)
+_TRUTH = (exp.LogicalAnd, exp.LogicalOr)
+_UNITS = {"timestamp": ("MONTH", "DAY", "HOUR", "MINUTE", "SECOND")}
 # these depend on the order of rows that are equal in the window's order
 _BY_POSITION = (exp.RowNumber, exp.Ntile, *_VALUES)
 
@@ -36,6 +41,7 @@ class _Over:
     order: tuple[Order, ...]
     frame: Expr | None
     ties: bool
+    ignores_nulls: bool = False
 
 
 class Windows:
@@ -55,63 +61,83 @@ class Windows:
             return self._lifted(tree)
         if tree.find(exp.Window) is None:
             return tree
-        made = tree.copy()
-        for key, value in list(made.args.items()):
-            if isinstance(value, exp.Expr):
-                made.set(key, self.lift(value))
-            elif isinstance(value, list):
-                made.set(key, [self.lift(v) if isinstance(v, exp.Expr) else v for v in value])
-        made.meta.update(tree.meta)
-        return made
+        return over_parts(tree, self.lift)
 
-    def attach(self, node: Node) -> Node:
-        """The node with the columns that the window functions became."""
+    def attach(self, node: Node, within: tuple[str, ...] | None = ()) -> Node:
+        """The node with the columns that the window functions became. In a correlated subquery a partition is
+        `within` some columns: WHERE, which looks at the outer row, comes before the window."""
+        if self._calls and within is None:
+            raise NeedsDomain
         if self._items:
             node = Project(node, (*passing(node, node.names).items, *self._items))
         for over, calls in self._calls.items():
-            node = Window(node, over.partition, over.order, tuple(calls), over.frame, over.ties)
+            partition = tuple(dict.fromkeys((*(within or ()), *over.partition)))
+            node = Window(node, partition, over.order, tuple(calls), over.frame, over.ties)
         return node
 
     def _lifted(self, tree: exp.Window) -> Expr:
-        call = tree.this
-        if isinstance(call, (exp.IgnoreNulls, exp.RespectNulls, exp.Filter)):
+        call = tree.this.this if isinstance(tree.this, exp.RespectNulls) else tree.this
+        ignores_nulls = isinstance(call, exp.IgnoreNulls)
+        if ignores_nulls:
+            call = call.this
+        if isinstance(call, exp.Filter) or (ignores_nulls and not isinstance(call, _VALUES)):
             raise self._fail(
-                Unsupported, call, f"{call.key.upper()} in a window function is not supported",
+                Unsupported, call, f"{tree.this.key.upper()} in this window function is not supported",
                 "use CASE in its argument, or filter in a derived table",
             )  # fmt: skip
         base = self._named.get(tree.alias.lower()) if tree.alias else None
         if tree.alias and base is None:
             raise self._fail(Unsupported, tree, f"there is no window {tree.alias}", "define it in WINDOW")
         whole = base if base is not None else tree
-        partition = tuple(self._column(p) for p in whole.args.get("partition_by") or [])
+        partition = tuple(self._column(p).name for p in whole.args.get("partition_by") or [])
         entries = whole.args["order"].expressions if whole.args.get("order") else []
-        order = tuple(sort_key(entry, self._column(entry.this)) for entry in entries)
-        frame = self._frame(whole.args.get("spec"), tree)
+        sorts = [self._column(entry.this) for entry in entries]
+        order = tuple(sort_key(entry, c.name) for entry, c in zip(entries, sorts, strict=True))
+        frame = self._frame(whole.args.get("spec"), sorts, tree)
         by_rows = frame is not None and str(frame.args.get("kind")).upper() == "ROWS"
-        over = _Over(partition, order, frame, isinstance(call, _BY_POSITION) or by_rows)
+        over = _Over(partition, order, frame, isinstance(call, _BY_POSITION) or by_rows, ignores_nulls)
         return self._call(call, over)
 
-    def _frame(self, spec: Expr | None, tree: Expr) -> Expr | None:
+    def _frame(self, spec: Expr | None, sorts: Sequence[Column], tree: Expr) -> Expr | None:
         if spec is None:
             return None
+        made = spec.copy()
+        kind = str(spec.args.get("kind")).upper()
         for key in ("start", "end"):
             bound = spec.args.get(key)
-            literal = isinstance(bound, exp.Literal) and bound.name.isdigit()
-            if isinstance(bound, exp.Expr) and not literal:
+            if not isinstance(bound, exp.Expr):  # UNBOUNDED, CURRENT ROW
+                continue
+            number = int(bound.name) if isinstance(bound, exp.Literal) and bound.name.isdigit() else None
+            if kind == "ROWS" and number is not None:
+                continue
+            distance = self._distance(bound, number, sorts) if kind == "RANGE" else None
+            if distance is None:
                 raise self._fail(
-                    Unsupported, tree, "a frame has bounds that are whole numbers", "write them out"
-                )
-            if literal and str(spec.args.get("kind")).upper() != "ROWS":
-                raise self._fail(
-                    Unsupported, tree, "RANGE and GROUPS with offsets are not supported", "use ROWS"
-                )
+                    Unsupported, tree, f"this bound of a {kind} frame is not supported",
+                    "ROWS with whole numbers; RANGE with one for an integer, or an INTERVAL for a date",
+                )  # fmt: skip
+            made.set(key, distance)
         if spec.args.get("exclude"):
             raise self._fail(Unsupported, tree, "EXCLUDE in a frame is not supported", "leave it out")
-        return spec.copy()
+        return made
 
-    def _column(self, tree: Expr) -> str:
+    def _distance(self, bound: Expr, number: int | None, sorts: Sequence[Column]) -> Expr | None:
+        """How far a RANGE goes from the one column that it is ordered by; None where it makes no sense."""
+        if len(sorts) != 1:
+            return None
+        kind = sorts[0].type
+        if number is not None and kind.is_integer:
+            return bound.copy()
+        unit, count = interval(bound) if isinstance(bound, exp.Interval) else ("", 0)
+        if number is not None and kind == t.DATE:
+            unit, count = "DAY", number
+        if count < 0 or unit not in (("MONTH", "DAY") if kind == t.DATE else _UNITS.get(kind.kind, ())):
+            return None
+        return exp.Interval(this=exp.Literal.string(str(count)), unit=exp.Var(this=unit))
+
+    def _column(self, tree: Expr) -> Column:
         """The plan column of an expression, computed below the window where it is not one already."""
-        return self._computed(self._stage.finish(tree)).name
+        return self._computed(self._stage.finish(tree))
 
     def _computed(self, typed: Typed) -> Column:
         bare = typed.expression.unnest()
@@ -134,7 +160,9 @@ class Windows:
             return self._kept(made, RANKS[type(call)], over, nullable=False)
         if isinstance(call, _VALUES):
             return self._by_position(call, over)
-        if isinstance(call, _AGGREGATES):
+        if isinstance(call, exp.CountIf):
+            call = exp.Count(this=exp.Case(ifs=[exp.If(this=call.this, true=exp.Literal.number(1))]))
+        if isinstance(call, (*_AGGREGATES, *_DOUBLES, *_TRUTH)):
             return self._aggregate(call, over)
         raise self._fail(
             Unsupported, call, f"{call.sql('spark')} is not supported as a window function",
@@ -163,6 +191,8 @@ class Windows:
                         "use CAST on the default",
                     )  # fmt: skip
                 made.set("default", exp.Cast(this=typed.expression, to=given.type.sql()))
+        if over.ignores_nulls:
+            made = exp.IgnoreNulls(this=made)
         return self._kept(made, given.type, over)
 
     def _aggregate(self, call: Expr, over: _Over) -> Expr:
@@ -178,10 +208,15 @@ class Windows:
             return self._kept(exp.Count(this=value), t.BIGINT, over, nullable=False)
         if isinstance(call, (exp.Min, exp.Max)):
             return self._kept(type(call)(this=value), given.type, over)
+        if isinstance(call, _TRUTH) and given.type == t.BOOLEAN:
+            return self._kept(type(call)(this=value), t.BOOLEAN, over)
         if not given.type.is_numeric:
             raise self._fail(
                 TypeMismatch, call, f"{call.key.upper()} needs a number, not {given.type}", "use CAST"
             )
+        if isinstance(call, _DOUBLES):
+            double = exp.Cast(this=value, to=t.DOUBLE.sql())
+            return self._kept(type(call)(this=double), t.DOUBLE, over)
         total = self._kept(exp.Sum(this=value), t.sum_type(given.type), over)
         if isinstance(call, exp.Sum):
             return total
@@ -192,6 +227,7 @@ class Windows:
         for item in self._calls.get(over, []):
             if item.expression == call:
                 return self._stage.add(item.column)
-        made = Column(self._binding.fresh(call.key), kind, nullable)
+        bare = call.this if isinstance(call, exp.IgnoreNulls) else call
+        made = Column(self._binding.fresh(bare.key), kind, nullable)
         self._calls.setdefault(over, []).append(Item(made, call))
         return self._stage.add(made)

@@ -103,7 +103,9 @@ def labels(table: Table) -> list[str]:
 
 
 def non_keys(table: Table) -> list[str]:
-    """The columns of a table that are not in its key."""
+    """The columns of a table that are not in its key. Without a key, every column tells rows apart."""
+    if not table.key:
+        return []
     return [c.name for c in table.columns if c.name not in table.key]
 
 

@@ -50,6 +50,7 @@ class Compiled:
     tells_null_from_false: bool = False
     query: Expr | None = None
     """The view's query as it was bound: views that it names are replaced by their own queries."""
+    by_plan_only: bool = False
     _lookups: dict[str, tuple[str, ...]] | None = None
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
         field(default_factory=dict)
@@ -103,6 +104,11 @@ class Compiled:
         """Whether SQL leaves open which of some equal rows come first, and IDs decide."""
         return any(isinstance(n, Limit) or (isinstance(n, Window) and n.ties) for n in walk(self.plan))
 
+    @property
+    def verified_by_plan(self) -> bool:
+        """Whether a recomputation must run the plan, not the user's text, which may leave its answer open."""
+        return self.ids_decide or self.by_plan_only
+
     def script(self, present: Present) -> Script:
         """The delta script for a batch of these kinds of change."""
         return self.instantiated(present)[0]
@@ -149,4 +155,5 @@ def compile_view(
         locates,
         bound.tells_null_from_false,
         query,
+        bound.by_plan_only,
     )

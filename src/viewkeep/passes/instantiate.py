@@ -24,7 +24,18 @@ from viewkeep.algebra.nodes import (
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.idiff.diff import Diff
 from viewkeep.passes.place_caches import Placement
-from viewkeep.rules import aggregate, join, limit, mark_join, outer_join, project, select, union_all, window
+from viewkeep.rules import (
+    aggregate,
+    images,
+    join,
+    limit,
+    mark_join,
+    outer_join,
+    project,
+    select,
+    union_all,
+    window,
+)
 from viewkeep.rules.context import Context, Target
 from viewkeep.rules.scan import base_diffs
 
@@ -57,7 +68,7 @@ class Instantiation:
         self._present = present
         self.fired: list[tuple[Node, Diff]] = []
         self.context = Context(
-            frozenset(t for t, kinds in present.items() if kinds),
+            present,
             targets=list(placement.targets),
             stored={t.node: _stored(t, locates) for t in placement.targets},
         )
@@ -81,6 +92,8 @@ class Instantiation:
             return self._base(node)
         if isinstance(node, Constant):
             return []
+        if isinstance(node, Aggregate):
+            return self._aggregated(node)
         inputs = [self._diffs(child) for child in node.inputs]
         if not any(inputs):
             return []
@@ -90,18 +103,25 @@ class Instantiation:
             return project.propagate(node, inputs, self.context)
         if isinstance(node, UnionAll):
             return union_all.propagate(node, inputs)
-        rules = RULES.get(type(node))
-        if rules is not None:
-            by_id, by_tuple = rules
-            made = (by_tuple if self._strategy == "tuple" else by_id)(node, inputs, self.context)
-            if node in self.context.stored and node is not self._placement.root:
-                self.context.store_diffs(node, made)
-            return made
-        assert isinstance(node, Aggregate)
-        output = self.context.stored[node]
-        changes, diffs = aggregate.propagate(node, inputs, output, self.context)
-        self.context.store_changes(node, changes, diffs)
-        return diffs
+        by_id, by_tuple = RULES[type(node)]
+        made = (by_tuple if self._strategy == "tuple" else by_id)(node, inputs, self.context)
+        if node in self.context.stored and node is not self._placement.root:
+            self.context.store_diffs(node, made)
+        return made
+
+    def _aggregated(self, node: Aggregate) -> list[Diff]:
+        leaves = aggregate.sums_images(node, self.context)
+        if leaves is None:
+            diffs = self._diffs(node.input)
+            signed = aggregate.signed_by_diffs(node, diffs, self.context) if diffs else None
+        else:
+            changed = [leaf for leaf in leaves if self._diffs(leaf)]
+            signed = images.signed_rows(node.input, changed, self.context) if changed else None
+        if signed is None:
+            return []
+        changes, made = aggregate.propagate(node, signed, self.context.stored[node], self.context)
+        self.context.store_changes(node, changes, made)
+        return made
 
     def _base(self, scan: Scan) -> list[Diff]:
         kinds = self._present.get(scan.table, frozenset())

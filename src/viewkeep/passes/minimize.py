@@ -12,12 +12,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from viewkeep.algebra.bags import is_bag, numbered, occurrence_of
 from viewkeep.algebra.expressions import (
     Expr,
     column,
     columns_of,
     conjunction,
     conjuncts,
+    equated_columns,
     pre_name,
     substitute,
 )
@@ -36,7 +38,7 @@ from viewkeep.algebra.nodes import (
     passing,
     rebuild,
 )
-from viewkeep.algebra.script_nodes import BaseDiff, Empty, Ref, SemiJoin, Union
+from viewkeep.algebra.script_nodes import BaseDiff, Empty, Images, Ref, SemiJoin, Union
 from viewkeep.script.model import Let, Script
 
 Lets = Mapping[str, Node]
@@ -70,7 +72,8 @@ def minimize_query(query: Node, lets: Lets) -> Node:
     ]
     for rule in rules:
         query = rebuild(query, rule)
-    return query
+    query = reduce_what_a_diff_joins(query)
+    return rebuild(query, number_only_rows_looked_up)
 
 
 def push_semijoin_down(node: Node) -> Node:
@@ -101,6 +104,8 @@ def push_semijoin_down(node: Node) -> Node:
                 inner = push_semijoin_down(replace(node, left=side, on=pairs))
                 sides = (inner, other) if side is below.left else (other, inner)
                 return replace(below, left=sides[0], right=sides[1])
+        if _is_small(node.right):
+            return replace(node, left=_reduced_by(below, node))
     if isinstance(below, (MarkJoin, OuterJoin)) and on:
         names = [a for a, _ in on]
         # padded rows have nulls for a whole side, and nulls match: only what cannot be null asks for none
@@ -108,10 +113,11 @@ def push_semijoin_down(node: Node) -> Node:
         full = isinstance(below, OuterJoin) and below.full
         if all(a in below.left.by_name for a in names) and (told or not full):
             inner = push_semijoin_down(replace(node, left=below.left))
+            partners = _partners_of(below, node)
             # of a full join only the rows of these left rows are asked for: padded right rows are not
             if isinstance(below, MarkJoin):
-                return below.with_inputs([inner, below.right])
-            return OuterJoin(inner, below.right, below.condition)
+                return below.with_inputs([inner, partners])
+            return OuterJoin(inner, partners, below.condition)
         if isinstance(below, OuterJoin) and told and all(a in below.right.by_name for a in names):
             inner = push_semijoin_down(replace(node, left=below.right))
             if not below.full:
@@ -132,6 +138,31 @@ def push_semijoin_down(node: Node) -> Node:
     if isinstance(below, Aggregate) and {a for a, _ in on} <= set(below.keys) and on:
         return replace(below, input=push_semijoin_down(replace(node, left=below.input)))
     return node
+
+
+def _reduced_by(join: Join, node: SemiJoin) -> Join:
+    """ReduceInputs: (A join B) semijoin d, where d names columns of both, with A and B without the rows that
+    d does not name. The semijoin stays: d has (1, 1) and (2, 2), and the join may pair 1 with 2."""
+    sides = []
+    for side in (join.left, join.right):
+        pairs = tuple((name, b) for a, b in node.on if (name := _called_in(side, join, a)))
+        sides.append(push_semijoin_down(SemiJoin(side, node.right, pairs)) if pairs else side)
+    return replace(join, left=sides[0], right=sides[1])
+
+
+def _partners_of(join: MarkJoin | OuterJoin, node: SemiJoin) -> Node:
+    """ReducePartners: of the right side only rows that can meet a left row which d names are of interest."""
+    if not _is_small(node.right):
+        return join.right
+    named = dict(node.on)
+    pairs = []
+    for a, b in equated_columns(join.condition):
+        for own, other in ((a, b), (b, a)):
+            if other in join.right.by_name and own in named:
+                pairs.append((other, named[own]))
+    if not pairs:
+        return join.right
+    return push_semijoin_down(SemiJoin(join.right, node.right, tuple(dict(pairs).items())))
 
 
 def _called_in(side: Node, join: Join, name: str) -> str:
@@ -274,6 +305,58 @@ def start_joins_at_diff(node: Node) -> Node:
     return passing(plan, node.names)
 
 
+def reduce_what_a_diff_joins(node: Node) -> Node:
+    """ReduceJoinedWithDiff: d join X -> d join (X semijoin d), by the columns that the join equates.
+
+    Where X is tables and inner joins, engines pass the values of d on to them by themselves; not through the
+    rest, and the rows of a table without a key are numbered first, which is work for the whole table. Not for
+    the side of an outer join of which all rows are kept. From the top down, each semijoin with the other side
+    as it was: with what was made of it, n joins would be 2^n.
+    """
+    if isinstance(node, SemiJoin):
+        return node.with_inputs([reduce_what_a_diff_joins(node.left), node.right])
+    if isinstance(node, Join):
+        node = node.with_inputs(
+            [_told_by(node.left, node.right, node), _told_by(node.right, node.left, node)]
+        )
+    elif isinstance(node, OuterJoin) and not node.full:
+        node = node.with_inputs([node.left, _told_by(node.right, node.left, node)])
+    return node.with_inputs([reduce_what_a_diff_joins(child) for child in node.inputs])
+
+
+def _told_by(side: Node, other: Node, join: Join | OuterJoin) -> Node:
+    """A side of a join, asked only for what the other side asks for."""
+    if not _is_small(other) or _is_small(side) or _is_plain(side):
+        return side
+    pairs = equated_columns(join.condition)
+    on = tuple(
+        p for a, b in pairs for p in ((a, b), (b, a)) if p[0] in side.by_name and p[1] in other.by_name
+    )
+    if not on:
+        return side
+    return push_semijoin_down(SemiJoin(side, passing(other, [b for _, b in on]), on))
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a relation is made of tables with keys by selections, projections and inner joins alone."""
+    if isinstance(node, (Select, Project, Join)):
+        return all(_is_plain(child) for child in node.inputs)
+    return not node.inputs and not is_bag(node)
+
+
+def number_only_rows_looked_up(node: Node) -> Node:
+    """NumberOnlyRowsLookedUp: B semijoin d, where B is a table without a key -> the rows of B with values of
+    d, numbered. Rows with equal values are in or out together, so each keeps its number."""
+    if not isinstance(node, SemiJoin) or node.anti or not is_bag(node.left):
+        return node
+    number = occurrence_of(node.left)
+    values = tuple((a, b) for a, b in node.on if a != number)
+    if not values:
+        return node
+    rows = push_semijoin_down(SemiJoin(numbered(node.left), node.right, values))
+    return rows if values == node.on else replace(node, left=rows)
+
+
 def _flatten(node: Node) -> tuple[list[Node], list[Expr]]:
     """The leaves of a tree of joins and all its conditions, selections and copies on the way lifted."""
     if isinstance(node, Join):
@@ -294,12 +377,12 @@ def _connected(joined: frozenset[str], leaf: Node, terms: list[Expr]) -> bool:
 
 def _is_small(node: Node) -> bool:
     """Whether a relation is as small as a diff: it is one, or it is restricted by one."""
-    if isinstance(node, (BaseDiff, Ref)):
+    if isinstance(node, (BaseDiff, Images, Ref)):
         return True
     if isinstance(node, (Select, Project)):
         return _is_small(node.input)
-    if isinstance(node, SemiJoin) and not node.anti:
-        return True
+    if isinstance(node, SemiJoin):
+        return not node.anti or _is_small(node.left)
     if isinstance(node, Join):
         return _is_small(node.left) or _is_small(node.right)
     if isinstance(node, Union):

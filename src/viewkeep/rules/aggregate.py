@@ -24,10 +24,11 @@ from viewkeep.algebra.nodes import (
     passing,
     pre_column,
 )
-from viewkeep.algebra.script_nodes import ROW, LeftJoin, Ref, SemiJoin, Stored, Union
+from viewkeep.algebra.script_nodes import ROW, SIGN, LeftJoin, Ref, SemiJoin, Stored, Union
 from viewkeep.algebra.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Type, decimal
 from viewkeep.idiff.changes import KIND_COLUMN, diffs_of, literal, rows_after, rows_before
 from viewkeep.idiff.diff import Diff
+from viewkeep.rules import images
 from viewkeep.rules.compare import as_pre
 from viewkeep.rules.context import Context, by_kind
 from viewkeep.rules.join import whole_rows
@@ -39,27 +40,37 @@ LARGEST = 1e300
 STALE = Column(":stale", BOOLEAN)
 
 
-def propagate(
-    node: Aggregate, inputs: Sequence[Sequence[Diff]], output: Stored, ctx: Context
-) -> tuple[Ref, list[Diff]]:
-    """The change relation of the operator's output, and its diffs. Blocking: it needs all input diffs."""
-    before, after = _touched_rows(node, inputs[0], ctx)
-    delta = ctx.let("delta", _delta(node, before, after))
+def propagate(node: Aggregate, signed: Node, output: Stored, ctx: Context) -> tuple[Ref, list[Diff]]:
+    """The change relation of the operator's output, and its diffs, from the signed rows of its input."""
+    delta = ctx.let("delta", _delta(node, signed))
     changes = ctx.let("groups", _new_state(node, delta, output))
     if any(_is_redone(m) for m in node.measures):
         changes = _recomputed_where_stale(node, changes, ctx)
     return changes, diffs_of(changes, node.keys, "AddDeltasToGroups")
 
 
-def _touched_rows(node: Aggregate, diffs: Sequence[Diff], ctx: Context) -> tuple[Node | None, Node | None]:
-    """The input rows that the diffs take away or replace, and those that they bring or leave."""
+def sums_images(node: Aggregate, ctx: Context) -> list[Node] | None:
+    """SumDeltasFromImages: the changed leaves, where there is no input cache and signed rows reach the
+    operator (see rules/images.py). Not for an extreme over two changed leaves: a row that was never there
+    could pass for one."""
+    if node.input in ctx.stored:
+        return None
+    leaves = images.changed_leaves(node.input, ctx)
+    if leaves is not None and len(leaves) > 1 and any(m.function in ("min", "max") for m in node.measures):
+        return None
+    return leaves
+
+
+def signed_by_diffs(node: Aggregate, diffs: Sequence[Diff], ctx: Context) -> Node:
+    """The input rows that diffs take away or replace, and those that they bring or leave."""
     below = node.input
     stored = ctx.stored.get(below)
     needed = [c for c in below.columns if c.name in {*below.ids, *node.keys, *_arguments(node)}]
     if stored is not None:  # SumDeltasFromInputCache
         changes = ctx.let(f"changes_{stored.target}", expand(stored, diffs))
         ctx.store_changes(below, changes, diffs_of(changes, below.ids, "ExpandDiffsOverCache"))
-        return rows_before(changes, needed, below.ids), rows_after(changes, needed)
+        old, new = [rows_before(changes, needed, below.ids)], [rows_after(changes, needed)]
+        return _signed(old, new)
     names = [c.name for c in needed]
     if all(_tells_all(d, below, names) for d in diffs):  # SumDeltasFromDiffsAlone
         old = [whole_rows(passing(below, names), d, "pre") for d in diffs if d.kind != "insert"]
@@ -68,7 +79,12 @@ def _touched_rows(node: Aggregate, diffs: Sequence[Diff], ctx: Context) -> tuple
         old = [_looked_up(below, "pre", d, names, ctx) for d in diffs if d.kind != "insert"]
         new = [_looked_up(below, "post", d, names, ctx) for d in by_kind(diffs, "update")]
         new += [passing(d.query, names) for d in by_kind(diffs, "insert")]
-    return (union_rows(old) if old else None), (union_rows(new) if new else None)
+    return _signed(old, new)
+
+
+def _signed(old: Sequence[Node], new: Sequence[Node]) -> Node:
+    parts = [images.with_sign(union_rows(rows), sign) for rows, sign in ((old, -1), (new, 1)) if rows]
+    return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
 
 def _tells_all(diff: Diff, below: Node, names: Sequence[str]) -> bool:
@@ -85,54 +101,56 @@ def _arguments(node: Aggregate) -> set[str]:
     return {name for m in node.measures for name in m.arguments}
 
 
-def _delta(node: Aggregate, before: Node | None, after: Node | None) -> Node:
+def _delta(node: Aggregate, signed: Node) -> Node:
     """For each touched group how much each measure changes: rows that come minus rows that go. For an
     extreme, the extreme of what comes (`come:`) and of what goes (`gone:`)."""
     additive = [m for m in node.measures if m.is_additive]
     extremes = [m for m in node.measures if m.function in ("min", "max")]
-    parts = []
-    for rows, sign in ((before, -1), (after, 1)):
-        if rows is not None:
-            items = [Item(rows.by_name[k], column(k)) for k in node.keys]
-            items += [Item(_named(m, "v:"), _contribution(m, sign)) for m in additive]
-            for m in extremes:
-                null: Expr = exp.Cast(this=exp.Null(), to=m.column.type.sql())
-                value: Expr = column(m.argument or "")
-                for prefix, here in (("come:", sign > 0), ("gone:", sign < 0)):
-                    items.append(Item(_extreme(m, prefix), value.copy() if here else null.copy()))
-            parts.append(Project(rows, tuple(items)))
-    signed = parts[0] if len(parts) == 1 else Union(tuple(parts))
+    items = [Item(signed.by_name[k], column(k)) for k in node.keys]
+    items += [Item(_named(m, "v:"), _contribution(m)) for m in additive]
+    items += [
+        Item(_extreme(m, prefix), _of_sign(sign, column(m.argument or "")))
+        for m in extremes
+        for prefix, sign in (("come:", 1), ("gone:", -1))
+    ]
     totals = [Measure(_named(m, "d:"), "sum", f"v:{m.name}") for m in additive]
     outer = [
         Measure(_extreme(m, prefix), m.function, f"{prefix}{m.name}")
         for m in extremes
         for prefix in ("come:", "gone:")
     ]
-    delta = Aggregate(signed, node.keys, (*totals, *outer))
+    delta = Aggregate(Project(signed, tuple(items)), node.keys, (*totals, *outer))
     if len(additive) < len(node.measures):
         return delta  # 1 and 4 for 2 and 3: all sums are as they were, and the minimum is not
     moved = (exp.NEQ(this=column(m.name), expression=exp.Literal.number(0)) for m in totals)
     return Select(delta, disjunction(moved))
 
 
+def _of_sign(sign: int, value: Expr, otherwise: Expr | None = None) -> Expr:
+    """A value where the row has that sign."""
+    kind = exp.GT if sign > 0 else exp.LT
+    is_it = kind(this=column(SIGN.name), expression=exp.Literal.number(0))
+    return exp.Case(ifs=[exp.If(this=is_it, true=value)], default=otherwise)
+
+
 def _extreme(measure: Measure, prefix: str) -> Column:
     return Column(prefix + measure.name, measure.column.type, nullable=True)
 
 
-def _contribution(measure: Measure, sign: int) -> Expr:
-    one = exp.Literal.number(1)
-    unit = one if sign > 0 else exp.Neg(this=one)
+def _contribution(measure: Measure) -> Expr:
     if measure.argument is None:
-        return exp.Cast(this=unit, to=measure.column.type.sql())
+        return exp.Cast(this=column(SIGN.name), to=measure.column.type.sql())
     value: Expr = column(measure.argument)
     if measure.function == "count":
         null = exp.Is(this=value, expression=exp.Null())
-        counted = exp.Case(ifs=[exp.If(this=null, true=exp.Literal.number(0))], default=unit)
+        counted = exp.Case(ifs=[exp.If(this=null, true=exp.Literal.number(0))], default=column(SIGN.name))
         return exp.Cast(this=counted, to=measure.column.type.sql())
     value = exp.Cast(this=value, to=_delta_type(measure).sql())
     if measure.function in ("mass", "magnitude"):
         value = exp.Abs(this=value)
-    return exp.Neg(this=value) if sign < 0 and measure.function != "magnitude" else value
+    if measure.function == "magnitude":
+        return value
+    return _of_sign(1, value, exp.Neg(this=value.copy()))
 
 
 def _new_state(node: Aggregate, delta: Ref, output: Stored) -> Node:

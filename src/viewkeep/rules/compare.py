@@ -105,16 +105,28 @@ def compare_touched(
     updates_only: bool = False,
 ) -> list[Diff]:
     """The rows of a node that are named by relations of some of its columns, before and after, compared."""
+    named = _together(touched, ctx)
     rows = []
     for state in ("pre", "post"):
         found = [
-            SemiJoin(ctx.state(node, "pre" if state == "pre" else "post"), named, _on(named))
-            for named in touched
+            SemiJoin(ctx.state(node, "pre" if state == "pre" else "post"), part, _on(part)) for part in named
         ]
         whole: Node = found[0] if len(found) == 1 else Union(tuple(found), distinct=True)
         rows.append(ctx.let("rows_before" if state == "pre" else "rows_after", whole))
     made = compare(rows[0], rows[1], node.ids, changed & frozenset(node.names), rule)
     return [d for d in made if d.kind == "update"] if updates_only else made
+
+
+def _together(touched: Sequence[Node], ctx: Context) -> list[Node]:
+    """Relations of the same columns as one: the rows that they name are then looked for once."""
+    by_names: dict[tuple[str, ...], list[Node]] = {}
+    for part in touched:
+        by_names.setdefault(tuple(sorted(part.names)), []).append(part)
+    made: list[Node] = []
+    for names, parts in by_names.items():
+        alike = [passing(part, names) for part in parts]
+        made.append(parts[0] if len(parts) == 1 else ctx.let("named", Union(tuple(alike), distinct=True)))
+    return made
 
 
 def _on(named: Node) -> tuple[tuple[str, str], ...]:

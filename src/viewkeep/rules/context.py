@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from viewkeep.algebra.nodes import Node, Scan, State, walk
@@ -24,11 +24,12 @@ class Target:
 class Context:
     """Grows while rules are instantiated, bottom up: named relations, targets, and who is stored where.
 
-    `changed_tables`: the base tables that this batch changes. Where a subview reads none of them, before
-    and after are the same, and rules may read it once.
+    `present`: for each base table the kinds of change in this batch; an update kind is `update:` and the
+    changed column, by the table's own name. Where nothing that a subview reads changes, before and after are
+    the same, and rules may read it once.
     """
 
-    changed_tables: frozenset[str]
+    present: Mapping[str, frozenset[str]]
     lets: dict[str, Node] = field(default_factory=dict)
     guards: dict[str, str] = field(default_factory=dict)
     targets: list[Target] = field(default_factory=list)
@@ -48,7 +49,12 @@ class Context:
 
     def unchanged(self, node: Node) -> bool:
         """Whether nothing below this node changes in this batch."""
-        return not any(isinstance(n, Scan) and n.table in self.changed_tables for n in walk(node))
+        return not any(isinstance(n, Scan) and self.is_changed(n) for n in walk(node))
+
+    def is_changed(self, scan: Scan) -> bool:
+        """Whether rows of the table come or go, or change in a column that this scan reads."""
+        kinds = self.present.get(scan.table, frozenset())
+        return bool(kinds & {"insert", "delete", *(f"update:{base}" for _, base in scan.fields)})
 
     def state(self, node: Node, which: State) -> Node:
         """The subview rooted at a node, before or after the change (Input pre and post in the paper)."""
@@ -58,7 +64,7 @@ class Context:
         if stored is not None and node in self.changes:
             return stored_after(stored, self.changes[node])
         if isinstance(node, Scan):
-            return replace(node, state=which if node.table in self.changed_tables else "post")
+            return replace(node, state=which if self.is_changed(node) else "post")
         return node.with_inputs([self.state(child, which) for child in node.inputs])
 
     def store_changes(self, node: Node, changes: Ref, diffs: Sequence[Diff]) -> None:

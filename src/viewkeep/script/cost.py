@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from viewkeep.algebra.expressions import conjuncts
 from viewkeep.algebra.nodes import Constant, Item, Join, Node, Project, Scan
-from viewkeep.algebra.script_nodes import BaseDiff, LeftJoin, Ref, SemiJoin, Stored
+from viewkeep.algebra.script_nodes import BaseDiff, Images, LeftJoin, Ref, SemiJoin, Stored
 from viewkeep.script.model import Script
 
 
@@ -39,6 +39,18 @@ def rows_read(script: Script, sizes: Sizes) -> int:
     return sum(_read(query, frozenset(), sizes)[0] for query in queries)
 
 
+def lookups(script: Script) -> set[tuple[Scan | Stored, str]]:
+    """The stored relations of which a script's queries look rows up, and by which column."""
+    found: set[tuple[Scan | Stored, str]] = set()
+
+    def note(leaf: Scan | Stored, column: str) -> bool:
+        found.add((leaf, column))
+        return True
+
+    rows_read(script, Sizes({}, {}, note))
+    return found
+
+
 def rows_of_plan(plan: Node, sizes: Sizes) -> int:
     """The rows that recomputing scans: all of every table, each time that it is named."""
     if isinstance(plan, Scan):
@@ -49,10 +61,11 @@ def rows_of_plan(plan: Node, sizes: Sizes) -> int:
 def _read(node: Node, named: frozenset[str], sizes: Sizes) -> tuple[int, bool]:
     """The rows scanned below a node, and whether what comes out is small. `named`: columns of which a small
     relation gives the values."""
-    if isinstance(node, (Ref, BaseDiff, Constant)):
+    if isinstance(node, (Ref, BaseDiff, Images, Constant)):
         return 0, True
     if isinstance(node, (Scan, Stored)):
-        if any(sizes.is_looked_up(node, name) for name in named):
+        found = [name for name in named if sizes.is_looked_up(node, name)]
+        if found:
             return 0, True
         return sizes.of(node), bool(named)  # a filter, though not an index: little is left after the scan
     if isinstance(node, SemiJoin):

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
+from viewkeep.algebra.bags import is_bag, numbered
 from viewkeep.algebra.expressions import (
     Expr,
     column,
@@ -37,7 +38,18 @@ from viewkeep.algebra.nodes import (
     Window,
     walk,
 )
-from viewkeep.algebra.script_nodes import ROW, BaseDiff, Empty, LeftJoin, Ref, SemiJoin, Stored, Union
+from viewkeep.algebra.script_nodes import (
+    ROW,
+    SIGN,
+    BaseDiff,
+    Empty,
+    Images,
+    LeftJoin,
+    Ref,
+    SemiJoin,
+    Stored,
+    Union,
+)
 from viewkeep.idiff.net import NET_KIND
 
 
@@ -75,6 +87,8 @@ class _Block:
     sources: list[_Source]
     columns: dict[str, Expr]
     where: list[Expr] = field(default_factory=list)
+    is_restricted: bool = False
+    """Whether a semijoin restricts it: engines do not move that below a join, so it is a subquery there."""
 
 
 class Renderer:
@@ -114,6 +128,8 @@ class Renderer:
                 return f"t{self._aliases}"
 
     def _block(self, node: Node) -> _Block:
+        if is_bag(node):
+            return self._block(numbered(node))
         if isinstance(node, Scan):
             names = [(c.name, base) for c, base in node.fields]
             return self._leaf(self._names.table(node), names)
@@ -124,6 +140,8 @@ class Renderer:
             return self._leaf(self._names.stored(node.target), own)
         if isinstance(node, BaseDiff):
             return self._base_diff(node)
+        if isinstance(node, Images):
+            return self._images(node)
         if isinstance(node, Select):
             block = self._block(node.input)
             block.where.append(substitute(node.predicate, block.columns))
@@ -188,10 +206,31 @@ class Renderer:
             block.where.append(disjunction(moved))
         return block
 
+    def _images(self, node: Images) -> _Block:
+        """Both states of the rows of the table's net changes."""
+        scan = node.scan
+        states: list[exp.Query] = []
+        for state, absent, sign in (("pre", "insert", -1), ("post", "delete", 1)):
+            names = [
+                (c.name, pre_name(base) if state == "pre" and c.name not in scan.key else base)
+                for c, base in scan.fields
+            ]
+            block = self._leaf(self._names.net(scan.table), names)
+            alias = block.sources[0].relation.alias
+            there = exp.NEQ(this=_of(alias, NET_KIND), expression=exp.Literal.string(absent))
+            block.where.append(there)
+            one: Expr = exp.Literal.number(1)
+            value = exp.Cast(this=one if sign > 0 else exp.Neg(this=one), to=SIGN.type.sql())
+            block.columns = {**block.columns, SIGN.name: value}
+            states.append(_select(block, node.columns))
+        return self._wrapped(exp.Union(this=states[0], expression=states[1], distinct=False), node.columns)
+
     def _join(self, node: Join) -> _Block:
         left = self._block(node.left)
         right = self._block(node.right)
-        if len(right.sources) > 1:
+        if left.is_restricted:
+            left = self._wrapped(_select(left, node.left.columns), node.left.columns)
+        if len(right.sources) > 1 or right.is_restricted:
             right = self._wrapped(_select(right, node.right.columns), node.right.columns)
         columns = {**left.columns, **right.columns}
         condition = node.condition
@@ -262,6 +301,7 @@ class Renderer:
         inner.where += _matches(node, block.columns, inner.columns)
         found: Expr = exp.Exists(this=_from(exp.Select(expressions=[exp.Literal.number(1)]), inner))
         block.where.append(exp.Not(this=found) if node.anti else found)
+        block.is_restricted = block.is_restricted or not node.anti
         return block
 
     def _grouped(self, node: Aggregate) -> exp.Select:
@@ -277,7 +317,7 @@ def _own_names(node: Node) -> Iterable[str]:
     yield from node.names
     if isinstance(node, Scan):
         yield from (base for _, base in node.fields)
-    elif isinstance(node, BaseDiff):
+    elif isinstance(node, (BaseDiff, Images)):
         yield from (base for _, base in node.scan.fields)
 
 
@@ -357,7 +397,7 @@ def _named(value: Expr, name: str) -> exp.Alias:
 def _select(block: _Block, columns: tuple[Column, ...]) -> exp.Select:
     outputs = [_named(block.columns[c.name].copy(), c.name) for c in columns]
     if not outputs:  # a diff over a node without IDs: that it has a row is all it says
-        outputs = [exp.alias_(exp.Literal.number(1), "one")]
+        outputs = [_named(exp.Literal.number(1), "one")]
     return _from(exp.Select(expressions=outputs), block)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from viewkeep.capture.duckdb import SCHEMA, create_log, log_table
+from viewkeep.capture.duckdb import SCHEMA, base_table, create_log, log_table
 from viewkeep.catalog.models import FORMAT, Table, View
 from viewkeep.chooser import Past
 from viewkeep.engines.duckdb.dialect import to_sql
@@ -53,6 +53,19 @@ def index_on(view: str, target: str, column: str) -> exp.Create:
     params = exp.IndexParameters(columns=[key])
     index = exp.Index(this=name, table=target_table(view, target), params=params)
     return exp.Create(this=index, kind="INDEX")
+
+
+def base_index(table: str, column: str) -> exp.Create:
+    """The statement that makes an index on one column of a base table, unless it is there."""
+    key = exp.Ordered(this=exp.Column(this=exp.to_identifier(column, quoted=True)))
+    params = exp.IndexParameters(columns=[key])
+    name = exp.to_identifier(_base_index_name(table, column), quoted=True)
+    index = exp.Index(this=name, table=base_table(table), params=params)
+    return exp.Create(this=index, kind="INDEX", exists=True)
+
+
+def _base_index_name(table: str, column: str) -> str:
+    return f"viewkeep:{table.lower()}:{column.lower()}"
 
 
 class Store:
@@ -214,7 +227,16 @@ class Store:
         return [name for (name,) in rows]
 
     def stop_log(self, table: str) -> None:
+        """No view reads the table any more: neither its log nor indexes on it are of use."""
         self.con.execute(to_sql(exp.Drop(tables=[log_table(table)], kind="TABLE", exists=True)))
+        indexes = self.con.execute(
+            "SELECT schema_name, index_name FROM duckdb_indexes() "
+            "WHERE database_name = current_database() AND starts_with(index_name, ?)",
+            [_base_index_name(table, "")],
+        ).fetchall()
+        for schema, name in indexes:
+            index = exp.table_(name, db=schema, quoted=True)
+            self.con.execute(to_sql(exp.Drop(tables=[index], kind="INDEX", exists=True)))
 
     def pending(self, table: str, after: int) -> int:
         """How many events of a table lie past a watermark."""

@@ -13,7 +13,7 @@ import duckdb
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.capture.duckdb import base_table, run_captured
+from viewkeep.capture.duckdb import base_table, run_captured, run_plain
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.duckdb.dialect import to_sql
@@ -71,6 +71,7 @@ class DuckDBEngine:
             raise
         self._refresher = Refresher(self._store)
         self._checked_at: dict[str, int] = {}
+        self._qualified: tuple[int, dict[str, str]] = (-1, {})
 
     def close(self) -> None:
         self._con.close()
@@ -91,6 +92,14 @@ class DuckDBEngine:
 
     def qualify(self, name: str) -> str:
         """The name as the catalog has it: R, r and main.r may be one table."""
+        if self._qualified[0] != self._con.catalog_version:
+            self._qualified = (self._con.catalog_version, {})
+        known = self._qualified[1]
+        if name not in known:
+            known[name] = self._qualify(name)
+        return known[name]
+
+    def _qualify(self, name: str) -> str:
         parts = name.split(".")
         with self._lock:
             found = self._con.execute(
@@ -186,7 +195,7 @@ class DuckDBEngine:
                     count = run_captured(self._con, tree, logged, self._store.next_seq())
                     self._maintain(eager, "", _silent)
                 else:
-                    count = int(self._con.execute(to_sql(tree)).fetchone()[0])
+                    count = run_plain(self._con, tree, table)
             except duckdb.Error as problem:
                 raise self._translated(problem) from problem
         return Result("dml", message=f"{count} rows", detail=count)

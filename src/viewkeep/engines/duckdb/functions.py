@@ -22,6 +22,7 @@ Expr = exp.Expr
 _BLANKS = "".join(map(chr, [*range(1, 33), *range(127, 160)]))
 _NAN = "'NaN'::DOUBLE"
 _ZERO = "error('division by zero')"
+_OUTSIDE = "error('there is no such element in the array')"
 
 
 def _shiftleft(kind: str, bits: int) -> str:
@@ -65,6 +66,28 @@ _TEMPLATES: Mapping[str, str] = {
     "shiftleft_bigint": _shiftleft("BIGINT", 64),
     "shiftright_int": "a >> (b & 31)",
     "shiftright_bigint": "a >> (b & 63)",
+    "timestampdiff": "date_sub(a, b, c)",
+    "unix_timestamp": "CAST(floor(epoch(a)) AS BIGINT)",
+    # aggregates, and what they make
+    "collect_list": "COALESCE(list(a ORDER BY a) FILTER (WHERE a IS NOT NULL), [])",
+    "collect_set": "COALESCE(list(DISTINCT a ORDER BY a) FILTER (WHERE a IS NOT NULL), [])",
+    "max_by": "first(a ORDER BY b DESC, a DESC NULLS LAST) FILTER (WHERE b IS NOT NULL)",
+    "min_by": "first(a ORDER BY b, a NULLS FIRST) FILTER (WHERE b IS NOT NULL)",
+    "mode": "mode(a ORDER BY a)",
+    "percentile_cont": "quantile_cont(a, b)",
+    "percentile_disc": "quantile_disc(a, b)",
+    "percentile_disc_desc": "quantile_disc(a, b ORDER BY a DESC)",
+    "regr_slope": "CASE WHEN regr_sxx(a, b) <> 0 THEN regr_slope(a, b) END",
+    "size": "CAST(len(a) AS INTEGER)",
+    "get": "CASE WHEN b >= 0 THEN a[b + 1] END",
+    "at": f"CASE WHEN b < 0 OR b >= len(a) THEN {_OUTSIDE} ELSE a[b + 1] END",
+    "element_at": f"CASE WHEN b = 0 OR abs(b) > len(a) THEN {_OUTSIDE} ELSE a[b] END",
+    "sort_array": "list_sort(a, 'ASC')",
+    "sort_array_desc": "list_sort(a, 'DESC')",
+    "array_contains": "CASE WHEN b IS NOT NULL THEN list_contains(a, b) END",
+    "array_join": "array_to_string(a, b)",
+    "array_min": "list_min(a)",
+    "array_max": "list_max(a)",
     # strings
     "trim": "trim(a, ' ')",  # DuckDB's own trims every kind of space
     "ltrim": "ltrim(a, ' ')",

@@ -11,6 +11,7 @@ from viewkeep.algebra.expressions import pre_name
 from viewkeep.algebra.nodes import Scan, State
 from viewkeep.capture.duckdb import base_table
 from viewkeep.catalog.models import Table
+from viewkeep.idiff.bags import rows_before
 from viewkeep.idiff.net import NET_KIND
 from viewkeep.store.duckdb import target_table
 
@@ -32,6 +33,8 @@ class DuckDBNames:
         if scan.state == "post":
             return base_table(scan.table)
         table = self._tables[scan.table]
+        if not table.key:
+            return exp.Subquery(this=rows_before(table, base_table(scan.table), self.net(scan.table)))
         same = exp.select(exp.Literal.number(1)).from_(exp.alias_(self.net(scan.table), NET, table=True))
         for key in table.key:
             same = same.where(exp.EQ(this=_of(NET, key), expression=_of(BASE, key)))

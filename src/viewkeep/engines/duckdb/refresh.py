@@ -9,27 +9,37 @@ from typing import Any
 
 from sqlglot import exp
 
+from viewkeep.algebra.bags import OCCURRENCE
 from viewkeep.algebra.nodes import Scan
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.capture.duckdb import base_table, log_table
-from viewkeep.catalog.models import View
-from viewkeep.chooser import Choice, Facts, choose
+from viewkeep.catalog.models import Table, View
+from viewkeep.chooser import SMALL_TABLES, Choice, Facts, choose
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.duckdb.names import DuckDBNames, bare
 from viewkeep.engines.initial import fill_queries
 from viewkeep.engines.report import Counts, kinds_present, refreshed, total
+from viewkeep.idiff.bags import changed_rows, occurrence_changes, value_changes
 from viewkeep.idiff.changes import KIND
 from viewkeep.idiff.net import SEQ, labels, net_changes, summary
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh
-from viewkeep.script.cost import Sizes, rows_of_plan, rows_read
+from viewkeep.script.cost import Sizes, lookups, rows_of_plan, rows_read
 from viewkeep.script.model import Script
 from viewkeep.script.plan import Change, Compute, statements
-from viewkeep.store.duckdb import Store, index_on, target_table
+from viewkeep.store.duckdb import Store, base_index, index_on, target_table
 
 # fewer rows are scanned faster than an index is kept
 WORTH_AN_INDEX = 10_000
+# a base table of so many rows is worth an index where a refresh looks rows up ...
+LARGE_TABLE = 100_000
+# ... by a column of which a value has at most so many rows on average
+ROWS_A_VALUE = 100
+# common_subplan computes what is wanted twice only once, but whole, not restricted to the few rows that are asked
+# for. statistics_propagation fails on some scripts ("BindBuiltinScalarFunction did not return ..."), and small
+# diffs do not need it.
+MISGUIDED = "common_subplan,statistics_propagation"
 # seconds that a statement takes however little it reads, most of them for planning it
 STATEMENT = 0.004
 _TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
@@ -55,6 +65,8 @@ class _Ready:
     script: Script
     steps: tuple[_Step, ...]
     changes: tuple[tuple[str, Change], ...]
+    lookups: frozenset[tuple[str, str]]
+    """Base tables of which rows are looked up, and by which column."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,8 @@ class Refresher:
         self._store = store
         self._ready: dict[tuple[str, int], _Ready] = {}
         self._rows: dict[str, int] = {}
+        self._selective: dict[tuple[str, str], bool] = {}
+        self._indexed: set[tuple[str, str]] = set()
 
     @property
     def _con(self) -> Any:
@@ -104,7 +118,11 @@ class Refresher:
         if choice.full:
             done = self._recomputed(view, compiled, choice.reason, counts, upto, started, progress)
             return replace(done, phases=phases), seen
-        ran = self._run(ready, names)
+        unindexed = time.perf_counter()
+        indexed = self._index_tables(view, ready, counts, progress)
+        started += time.perf_counter() - unindexed  # done once, for all refreshes to come
+        with self._con.without_optimizers(MISGUIDED):
+            ran = self._run(ready, names)
         strategy = "groups" if ran.recomputed else compiled.strategy
         more = {
             "rows_changed": ran.rows_changed,
@@ -112,6 +130,8 @@ class Refresher:
             "statements": ran.statements,
         }
         done = refreshed(view, strategy, counts, started, phases=phases, **more)
+        if indexed:
+            done = replace(done, reason=f"{done.reason}; indexed first: {', '.join(indexed)}")
         self._record(view, done, upto)
         return done, seen
 
@@ -171,12 +191,19 @@ class Refresher:
         counts: dict[str, dict[str, int]] = {}
         for table in view.tables:
             if waiting.get(table.name):
-                events = _events(table.name, after)
-                self._con.execute(_created(names.net(table.name), net_changes(table, events)))
+                self._con.execute(_created(names.net(table.name), self._net_of(table, after)))
                 row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
                 found = {label: int(n) for label, n in zip(labels(table), row, strict=True) if n}
                 present[table.name], counts[table.name] = kinds_present(found)
         return present, counts
+
+    def _net_of(self, table: Table, after: int) -> exp.Query:
+        events = _events(table.name, after)
+        if table.key:
+            return net_changes(table, events)
+        values = exp.table_(f"viewkeep:values:{table.name.lower()}", quoted=True)
+        self._con.execute(_created(values, value_changes(table, events)))
+        return occurrence_changes(table, values, base_table(table.name))
 
     def pending(self, view: View, after: int, upto: int) -> tuple[Present, Counts]:
         """The net changes past a watermark, as relations that `as of` reads."""
@@ -191,24 +218,23 @@ class Refresher:
             made = statements(script, names)
             steps = tuple(_step(compute, names.ref(compute.name)) for compute in made.computes)
             changes = tuple((to_sql(c.statement), c) for c in made.changes)
-            self._ready[key] = _Ready(script, steps, changes)
+            self._ready[key] = _Ready(script, steps, changes, _base_lookups(script))
         return self._ready[key]
 
     def _choose(self, view: View, compiled: Compiled, ready: _Ready, counts: Counts) -> Choice:
-        if view.policy != "auto":
-            return choose(view.policy, compiled.strategy, _UNKNOWN)
         tables = {table.name: self._rows_of(table.name, base_table(table.name)) for table in view.tables}
+        if view.policy != "auto" or sum(tables.values()) < SMALL_TABLES:
+            return choose(view.policy, compiled.strategy, _UNKNOWN)
         targets = {
             t.name: self._rows_of(_key(view, t.name), target_table(view.name, t.name))
             for t in compiled.placement.targets
         }
-        keys = {table.name: table.key for table in view.tables}
-        lookups = compiled.lookups()
+        indexed = compiled.lookups()
 
         def is_looked_up(leaf: Scan | Stored, column: str) -> bool:
             if isinstance(leaf, Scan):
-                return keys[leaf.table] == (leaf.base_name.get(column),)
-            return targets[leaf.target] < WORTH_AN_INDEX or column in lookups[leaf.target]
+                return self._is_selective(leaf.table, leaf.base_name[column])
+            return targets[leaf.target] < WORTH_AN_INDEX or column in indexed[leaf.target]
 
         sizes = Sizes(tables, targets, is_looked_up)
         facts = Facts(
@@ -226,6 +252,31 @@ class Refresher:
         if key not in self._rows:
             self._rows[key] = self._count(to_sql(_counted(exp.select("*").from_(table))))
         return self._rows[key]
+
+    def _index_tables(self, view: View, ready: _Ready, counts: Counts, progress: Progress) -> list[str]:
+        """Makes the indexes by which this script finds rows of base tables, unless it has changed the table
+        itself: DuckDB then refuses. Which it made."""
+        made = []
+        keys = {table.name: table.key for table in view.tables}
+        for table, column in sorted(ready.lookups - self._indexed):
+            rows = self._rows_of(table, base_table(table))
+            few = rows >= LARGE_TABLE and total(counts) * ROWS_A_VALUE <= rows
+            if few and not view.is_eager and keys[table] != (column,) and self._is_selective(table, column):
+                progress(f"indexing {table} by {column}")
+                self._con.execute(to_sql(base_index(table, column)))
+                self._indexed.add((table, column))
+                made.append(f"{table} ({column})")
+        return made
+
+    def _is_selective(self, table: str, column: str) -> bool:
+        """Whether a value of the column names few rows."""
+        if column == OCCURRENCE:
+            return False
+        if (table, column) not in self._selective:
+            values = exp.ApproxDistinct(this=bare(column))
+            found = self._count(to_sql(exp.select(values).from_(base_table(table))))
+            self._selective[table, column] = found * ROWS_A_VALUE >= self._rows_of(table, base_table(table))
+        return self._selective[table, column]
 
     # --- running ---
 
@@ -267,9 +318,14 @@ class Refresher:
                 self._store.trim_log(table, min(marks))
 
 
-def waiting_rows(con: Any, table: Any, after: int) -> int:
+def waiting_rows(con: Any, table: Table, after: int) -> int:
     """How many rows of a table changed past a watermark, each counted once."""
-    return int(con.execute(to_sql(_counted(net_changes(table, _events(table.name, after))))).fetchone()[0])
+    events = _events(table.name, after)
+    if table.key:
+        query = _counted(net_changes(table, events))
+    else:
+        query = changed_rows(exp.Subquery(this=value_changes(table, events), alias="net"))
+    return int(con.execute(to_sql(query)).fetchone()[0])
 
 
 def _counted(query: exp.Query) -> exp.Select:
@@ -279,6 +335,11 @@ def _counted(query: exp.Query) -> exp.Select:
 def _events(table: str, after: int) -> exp.Select:
     past = exp.GT(this=bare(SEQ), expression=exp.Literal.number(after))
     return exp.select("*").from_(log_table(table)).where(past)
+
+
+def _base_lookups(script: Script) -> frozenset[tuple[str, str]]:
+    found = {(leaf.table, leaf.base_name[name]) for leaf, name in lookups(script) if isinstance(leaf, Scan)}
+    return frozenset((table, column) for table, column in found if column != OCCURRENCE)
 
 
 def _step(compute: Compute, name: exp.Expr) -> _Step:

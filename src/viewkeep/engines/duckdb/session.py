@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
@@ -43,6 +43,8 @@ class Session:
         self._con = duckdb.connect(path)
         # a join with so few rows looks them up in the other side's index, where there is one
         self._con.execute("SET dynamic_or_filter_threshold = 1000")
+        # a transaction that failed answers nothing: settings are not asked for in it
+        self._settings = self._con.cursor()
         self._lock = threading.RLock()
         self.catalog_version = 0
         """Another number after each statement that may have changed what tables and columns there are."""
@@ -53,6 +55,17 @@ class Session:
             if not sql.startswith(_LEAVES_CATALOG):
                 self.catalog_version += 1
             return Rows(self._con.execute(sql, parameters))
+
+    @contextmanager
+    def without_optimizers(self, names: str) -> Iterator[None]:
+        """Statements that DuckDB plans without some of its optimizers; afterwards it has them again."""
+        before = self._settings.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0][0]
+        switch = "SET GLOBAL disabled_optimizers = ?"
+        self._settings.execute(switch, [f"{before},{names}" if before else names])
+        try:
+            yield
+        finally:
+            self._settings.execute(switch, [before])
 
     def arrow(self, sql: str) -> Any:
         """Runs a statement; its result as an Arrow table."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import rewritten
@@ -34,6 +36,45 @@ _OPERATORS: dict[str, type[exp.Binary]] = {
 }  # fmt: skip
 
 
+def _by_both(function: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+    """max_by and min_by, of equal ones by the value itself; rows with a null to go by do not count."""
+
+    def made(given: list[exp.Expr]) -> exp.Expr:
+        value, by = given
+        pair = exp.Anonymous(this="struct", expressions=[by, value.copy()])
+        known = exp.Not(this=exp.Is(this=by.copy(), expression=exp.Null()))
+        key = exp.Case(ifs=[exp.If(this=known, true=pair)])
+        return exp.Anonymous(this=function, expressions=[value, key])
+
+    return made
+
+
+def _sorted_array(function: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+    def made(given: list[exp.Expr]) -> exp.Expr:
+        return exp.Anonymous(this="sort_array", expressions=[exp.Anonymous(this=function, expressions=given)])
+
+    return made
+
+
+def _percentile_disc(given: list[exp.Expr], descending: bool) -> exp.Expr:
+    share = exp.Anonymous(this="percentile_disc", expressions=[given[1]])
+    order = exp.Order(expressions=[exp.Ordered(this=given[0], desc=descending, nulls_first=not descending)])
+    return exp.WithinGroup(this=share, expression=order)
+
+
+_AGGREGATES: dict[str, Callable[[list[exp.Expr]], exp.Expr]] = {
+    "collect_list": _sorted_array("collect_list"),
+    "collect_set": _sorted_array("collect_set"),
+    "max_by": _by_both("max_by"),
+    "min_by": _by_both("min_by"),
+    "mode": lambda given: exp.Anonymous(this="mode", expressions=[*given, exp.true()]),
+    "percentile_disc": lambda given: _percentile_disc(given, descending=False),
+    "percentile_disc_desc": lambda given: _percentile_disc(given, descending=True),
+    "sort_array_desc": lambda given: exp.Anonymous(this="sort_array", expressions=[*given, exp.false()]),
+    "at": lambda given: exp.Bracket(this=given[0], expressions=[given[1]]),
+}
+
+
 def _call(name: str, arguments: list[exp.Expr]) -> exp.Expr:
     """A function of a view as Spark calls it: nothing needs to be said in other words."""
     given = [a.copy() for a in arguments]
@@ -50,6 +91,10 @@ def _call(name: str, arguments: list[exp.Expr]) -> exp.Expr:
         return exp.Anonymous(this="round", expressions=given[:2])
     if name == "rlike":
         return exp.Anonymous(this="rlike", expressions=given[:2])
+    if name == "timestampdiff":
+        return exp.Anonymous(this=name, expressions=[exp.Var(this=given[0].name), *given[1:]])
+    if name in _AGGREGATES:
+        return _AGGREGATES[name](given)
     if name.endswith("trim_of"):
         where = {"ltrim_of": "LEADING", "rtrim_of": "TRAILING"}.get(name, "BOTH")
         return exp.Trim(this=given[0], expression=given[1], position=where)

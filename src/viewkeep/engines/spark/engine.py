@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.capture.delta import net_of_feed, read_feed
+from viewkeep.capture.delta import net_of_feed, read_feed, values_of_feed
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.chooser import Choice, Facts, choose
 from viewkeep.engines.contract import Progress, Standing
@@ -39,6 +39,7 @@ from viewkeep.errors import (
 )
 from viewkeep.frontend.functions import UserFunction
 from viewkeep.frontend.statements import parse_sql
+from viewkeep.idiff.bags import changed_rows
 from viewkeep.idiff.net import NET_KIND
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
@@ -211,7 +212,7 @@ class SparkEngine:
         for table in view.tables:
             self._tables.start_feed(table)
             checked = (table.name, ",".join(table.key), self._tables.newest(table.name))
-            if checked not in self._unique:
+            if table.key and checked not in self._unique:
                 progress(f"checking the key of {table.name}")
                 self._tables.check_unique(table)
                 self._unique.add(checked)
@@ -445,7 +446,8 @@ class SparkEngine:
             state = self._state(view, compiled)
             self._check_identity(view, state)
             query: exp.Query = pinned(compiled.query or parse_sql(view.sql), state.watermark)
-            if compiled.ids_decide or query.find(exp.Any, exp.All):  # Spark has no ANY and ALL of its own
+            # Spark has no ANY and ALL of its own
+            if compiled.verified_by_plan or query.find(exp.Any, exp.All):
                 names = SparkNames(view.name, state.watermark, state.watermark)
                 query = Renderer(names).query(compiled.to_verify())
             maintained = exp.select("*").from_(versioned(view.name, None))
@@ -470,6 +472,9 @@ class SparkEngine:
         """How many rows of a table changed past a version, each counted once."""
         read_feed(self._session, table.name, after).createOrReplaceTempView(temporary("feed"))
         with delta.settings(self._session, SMALL_JOBS):
+            if not table.key:
+                values = exp.Subquery(this=values_of_feed(table, temporary("feed")), alias="net")
+                return int(self._sql(changed_rows(values)).collect()[0][0])
             net = self._sql(net_of_feed(table, temporary("feed")))
             return int(net.where(f"`{NET_KIND}` <> 'none'").count())
 

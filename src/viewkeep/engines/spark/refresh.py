@@ -13,16 +13,17 @@ from sqlglot import exp
 
 from viewkeep.algebra.nodes import Node, passing
 from viewkeep.algebra.script_nodes import Ref, Stored
-from viewkeep.capture.delta import net_of_feed, read_feed, summary_of
+from viewkeep.capture.delta import last_of, net_of_feed, read_feed, summary_of, values_of_feed
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import Choice
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.report import Counts, kinds_present, told, total
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import first_line
-from viewkeep.engines.spark.names import SparkNames, bare, temporary
+from viewkeep.engines.spark.names import SparkNames, bare, temporary, versioned
 from viewkeep.engines.spark.tables import BaseTables
 from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, DuplicateKey
+from viewkeep.idiff.bags import occurrence_changes
 from viewkeep.idiff.changes import KIND
 from viewkeep.idiff.diff import Diff
 from viewkeep.idiff.net import LAST, labels, summary
@@ -52,6 +53,11 @@ class _Run:
     commits: int = 0
     counts: Counts = field(default_factory=dict)
     report: delta.Report = field(default_factory=lambda: delta.Report("none", "", time.time()))
+
+    def say(self, strategy: str) -> None:
+        """Which strategy runs, and why."""
+        reason = told(self.view, strategy, self.counts)
+        self.report = replace(self.report, strategy=strategy, reason=reason, changes_in=total(self.counts))
 
 
 @dataclass
@@ -106,7 +112,10 @@ class Refresher:
                     return Outcome("full", choice.reason, {"changes_in": total(counts)}, state)
                 strategy = "groups" if script.recomputes else compiled.strategy
                 run.report = replace(
-                    run.report, strategy=strategy, reason=told(strategy, counts), changes_in=total(counts)
+                    run.report,
+                    strategy=strategy,
+                    reason=told(view, strategy, counts),
+                    changes_in=total(counts),
                 )
             else:
                 run.report = replace(run.report, reason="the changes of the base tables cancel out")
@@ -166,6 +175,8 @@ class Refresher:
         if upto is not None:
             feed = feed.where(f"_commit_version <= {upto:d}")
         feed.createOrReplaceTempView(temporary("feed"))
+        if not table.key:
+            return self._read_values(run, table, name)
         # for several views all columns are read, since each may use others
         read = table if upto is None else self._tables.find(table.name) or table
         with delta.settings(self._session, SMALL_JOBS):
@@ -175,6 +186,22 @@ class Refresher:
         if upto is not None and name in run.local:
             self.together.nets[table.name, after] = run.local[name]
         return rows
+
+    def _read_values(self, run: _Run, table: Table, name: str) -> int:
+        """The net changes of a table without a key, by the columns that this view uses."""
+        values = temporary(f"values_{table.name}")
+        relation = exp.table_(values, quoted=True)
+        with delta.settings(self._session, SMALL_JOBS):
+            if not self._materialize(run, values, self._sql(values_of_feed(table, temporary("feed")))):
+                return 0
+        small = values in run.local
+        with delta.settings(self._session, SMALL_JOBS if small else {}):
+            if small:
+                last = last_of(run.local[values])
+            else:
+                last = int(self._sql(exp.select(exp.Max(this=bare(LAST))).from_(relation)).collect()[0][0])
+            changes = occurrence_changes(table, relation, versioned(table.name, last))
+            return self._materialize(run, name, self._sql(changes))
 
     def _summary(self, run: _Run, table: Table, name: str) -> dict[str, int]:
         """What the net changes hold of the columns that the view uses; moves the watermark of the run."""
@@ -225,7 +252,9 @@ class Refresher:
                 run.sizes[temporary(let.name)] = 0
                 continue
             if let.unless_empty is not None:
-                run.report = replace(run.report, strategy="groups", reason=told("groups", run.counts))
+                run.report = replace(
+                    run.report, strategy="groups", reason=told(run.view, "groups", run.counts)
+                )
             progress(f"computing {let.name}")
             self._materialize(run, temporary(let.name), self._render(let.query, names))
         ready = [self._ready(run, apply, names) for apply in script.applies]

@@ -124,6 +124,8 @@ class BaseTables:
 
     def check_unique(self, table: Table, version: int | None = None, among: str | None = None) -> None:
         """Every key must be there once, in the whole table or among the keys of a temporary view."""
+        if not table.key:
+            return
         keys = [bare(k) for k in table.key]
         source = exp.alias_(versioned(table.name, version), BASE, table=True)
         query = exp.select(*keys, exp.alias_(exp.Count(this=exp.Star()), "times")).from_(source)

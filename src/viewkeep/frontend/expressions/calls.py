@@ -11,6 +11,7 @@ from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr
 from viewkeep.errors import TypeMismatch, UnknownFunction, Unsupported
 from viewkeep.frontend import functions
+from viewkeep.frontend.expressions import arrays
 from viewkeep.frontend.expressions.casts import cast, cast_to
 from viewkeep.frontend.typed import Typed, made_call, said
 
@@ -74,6 +75,10 @@ def named(typing: Typing, node: exp.Anonymous) -> Typed:
     name, given = node.name.lower(), node.expressions
     if name in functions.CHANGING:
         raise typing.changing(node)
+    if name == "cardinality" and len(given) == 1:
+        return arrays.size(typing, given[0])
+    if name == "get" and len(given) == 2:
+        return arrays.get(typing, given[0], given[1], "get")
     if name in ("isnull", "isnotnull") and len(given) == 1:
         test: Expr = exp.Is(this=given[0].copy(), expression=exp.Null())
         return typing.type(test if name == "isnull" else exp.Not(this=test))

@@ -62,6 +62,8 @@ def castable(source: Type, target: Type) -> bool:
     engines print different forms, and timestamps from numbers."""
     if source == t.NULL or source == target:
         return True
+    if "array" in (source.kind, target.kind):
+        return False
     if target == t.STRING:
         return source != t.DOUBLE
     if source.is_numeric or source == t.BOOLEAN:

@@ -44,6 +44,9 @@ def _is(typing: Typing, node: exp.Is) -> Typed:
 
 def _comparison(typing: Typing, node: Expr) -> Typed:
     left, right = typing.aligned(node, [node.this, node.expression])
+    ordering = isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE))
+    if ordering and left.type.kind == "array":
+        raise typing.refusal(node)
     null_safe = isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ))
     made = type(node)(this=left.expression, expression=right.expression)
     return Typed(made, t.BOOLEAN, not null_safe and (left.nullable or right.nullable))

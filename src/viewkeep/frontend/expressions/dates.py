@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 _IN_UNITS = {
     "YEAR": ("MONTH", 12), "QUARTER": ("", 0), "MONTH": ("MONTH", 1), "WEEK": ("DAY", 7), "DAY": ("DAY", 1),
     "HOUR": ("HOUR", 1), "MINUTE": ("MINUTE", 1), "SECOND": ("SECOND", 1),
-}  # fmt: skip  # fmt: skip
+}  # fmt: skip
 
 
 def shifted(typing: Typing, node: Expr) -> Typed:
     """A date or timestamp plus or minus an interval that is written out."""
     swap = isinstance(node, exp.Add) and isinstance(node.this.unnest(), exp.Interval)
-    value, interval = (node.expression, node.this) if swap else (node.this, node.expression)
-    bare = interval.unnest()
-    unit, count = _interval(bare) if isinstance(bare, exp.Interval) else ("", 0)
+    value, step = (node.expression, node.this) if swap else (node.this, node.expression)
+    bare = step.unnest()
+    unit, count = interval(bare) if isinstance(bare, exp.Interval) else ("", 0)
     if not unit:
         raise typing.fail(
-            Unsupported, node, f"{said(interval)} is not an interval of one unit",
+            Unsupported, node, f"{said(step)} is not an interval of one unit",
             "add one unit at a time: + INTERVAL '1' MONTH + INTERVAL '2' DAY",
         )  # fmt: skip
     moment = typing.type(value)
@@ -52,7 +52,7 @@ def shifted(typing: Typing, node: Expr) -> Typed:
     return Typed(made, t.DATE if stays else t.TIMESTAMP, moment.nullable)
 
 
-def _interval(node: exp.Interval) -> tuple[str, int]:
+def interval(node: exp.Interval) -> tuple[str, int]:
     """The unit and how many of it; no unit where it is none that is understood."""
     unit = node.args.get("unit")
     number = node.this.name if isinstance(node.this, exp.Literal) else ""
@@ -113,4 +113,32 @@ def _pattern(typing: Typing, node: Expr, allowed: str) -> exp.Literal:
     return exp.Literal.string(text)
 
 
-RULES: Rules = {exp.TimeToStr: _timetostr, exp.TsOrDsToDate: _tsordstodate, exp.StrToTime: _strtotime}
+def _difference(typing: Typing, node: exp.TimestampDiff) -> Typed:
+    """TIMESTAMPDIFF: whole units between two timestamps; not months, whose length is another each time."""
+    unit = node.args["unit"].name.upper().removesuffix("S")
+    if unit not in ("SECOND", "MINUTE", "HOUR", "DAY"):
+        raise typing.refusal(node)
+    typed = [typing.type(part) for part in (node.expression, node.this)]
+    for part, its in zip((node.expression, node.this), typed, strict=True):
+        if its.type != t.DATE:
+            typing.need(part, its, t.TIMESTAMP)
+    moments = [cast_to(its, t.TIMESTAMP) for its in typed]
+    nullable = any(its.nullable for its in typed)
+    return made_call("timestampdiff", [exp.Literal.string(unit), *moments], t.BIGINT, nullable)
+
+
+def _seconds(typing: Typing, node: exp.StrToUnix) -> Typed:
+    """UNIX_TIMESTAMP of a timestamp. Of nothing it is the time that it is; strings have many forms."""
+    moment = typing.type(node.this)
+    if moment.type != t.DATE:
+        typing.need(node.this, moment, t.TIMESTAMP)
+    return made_call("unix_timestamp", [cast_to(moment, t.TIMESTAMP)], t.BIGINT, moment.nullable)
+
+
+RULES: Rules = {
+    exp.StrToUnix: _seconds,
+    exp.TimestampDiff: _difference,
+    exp.TimeToStr: _timetostr,
+    exp.TsOrDsToDate: _tsordstodate,
+    exp.StrToTime: _strtotime,
+}

@@ -46,6 +46,12 @@ def _arithmetic(typing: Typing, node: Expr) -> Typed:
     return Typed(made, result, left.nullable or right.nullable)
 
 
+def _try_divide(typing: Typing, node: exp.SafeDivide) -> Typed:
+    zero = exp.EQ(this=node.expression.copy(), expression=exp.Literal.number(0))
+    divided = exp.Div(this=bracketed(node.this.copy()), expression=bracketed(node.expression.copy()))
+    return typing.type(exp.Case(ifs=[exp.If(this=zero, true=exp.Null())], default=divided))
+
+
 def _intdiv(typing: Typing, node: exp.IntDiv) -> Typed:
     left, right = typing.type(node.this), typing.type(node.expression)
     for part, side in ((node.this, left), (node.expression, right)):
@@ -155,6 +161,7 @@ def _whole_number(node: Expr) -> int | None:
 RULES: Rules = {
     **dict.fromkeys(ARITHMETIC, _arithmetic),
     exp.IntDiv: _intdiv,
+    exp.SafeDivide: _try_divide,
     **dict.fromkeys(BITWISE, _bitwise),
     exp.BitwiseNot: _bitwisenot,
     **dict.fromkeys(SHIFTS, _shift),

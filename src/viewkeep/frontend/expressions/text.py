@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr
+from viewkeep.frontend.expressions import arrays
 from viewkeep.frontend.expressions.casts import cast_to
 from viewkeep.frontend.typed import Rules, Typed, made_call
 
@@ -22,11 +23,18 @@ def _text_function(typing: Typing, node: Expr) -> Typed:
 
 
 def _concatws(typing: Typing, node: exp.ConcatWs) -> Typed:
-    typed = [typing.type(part) for part in node.expressions]
-    for part, its in zip(node.expressions, typed, strict=True):
+    separator = typing.type(node.expressions[0])
+    parts: list[Expr] = []
+    for part in node.expressions:
+        its = typing.type(part)
+        if its.type.kind == "array":  # its elements are parts of their own, and there may be none
+            joined = arrays.elements(typing, part, separator).expression
+            some = exp.GT(this=arrays.size(typing, part).expression, expression=exp.Literal.number(0))
+            parts.append(exp.Case(ifs=[exp.If(this=some, true=joined)]))
+            continue
         typing.need(part, its, t.STRING)
-    parts = [cast_to(its, t.STRING) for its in typed]
-    return made_call("concat_ws", parts, t.STRING, typed[0].nullable)
+        parts.append(cast_to(its, t.STRING))
+    return made_call("concat_ws", parts, t.STRING, separator.nullable)
 
 
 def _concat(typing: Typing, node: exp.Concat) -> Typed:
