@@ -29,7 +29,7 @@ def check(view: str, start: list[str], *batches: list[str], tables: tuple[Tab, .
             for statement in batch:
                 vk.sql(statement)
             vk.refresh()
-            run.check(run.queries, f"after batch {number}")
+            run.check(f"after batch {number}")
 
 
 def test_self_join_that_equates_two_ids_of_one_row() -> None:

@@ -138,13 +138,13 @@ def _overflow(problem: Exception) -> Exception:
     return Overflow() if _is_overflow(problem) else problem
 
 
-def replay(case: Case) -> Counter[str]:
+def replay(case: Case, copies: Mapping[str, str] = STRATEGIES) -> Counter[str]:
     """Applies the batches, and compares after each. How many views were checked to the end, and how the
     refreshes were made."""
     tally: Counter[str] = Counter()
     with viewkeep.connect("duckdb:") as vk:
         try:
-            run = Replay(vk, case)
+            run = Replay(vk, case, copies)
             for number, batch in enumerate(case.batches, start=1):
                 run.change(batch)
                 tally.update(done.strategy for done in run.refresh())

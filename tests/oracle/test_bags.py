@@ -132,7 +132,7 @@ def shard(number: int) -> Callable[[], None]:
     )
     @given(case=cases())
     def maintained_equals_recomputed(case: Case) -> None:
-        replay(case, ("tuple",))
+        replay(case, {"tuple": "tuple"})
 
     return seed(number)(maintained_equals_recomputed) if FIXED else maintained_equals_recomputed
 
