@@ -24,7 +24,7 @@ def compare(column: str, ran: Mapping[str, Set[str]]) -> None:
     before, rows, after = _read()
     found = {}
     for construct in CONSTRUCTS:
-        strategies = set().union(*(ran[view] for view in construct.views))
+        strategies = set().union(*(ran[view] for view in construct.views if view in ran))
         found[construct.name] = ", ".join(
             f"`{s}`" if s != "refused" else s for s in _STRATEGIES if s in strategies
         )

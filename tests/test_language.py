@@ -5,7 +5,7 @@ The views share their tables, their batches and the refreshes: on Spark these ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -22,14 +22,24 @@ Rows = Sequence[tuple[Any, ...]]
 Batch = Sequence[str]
 
 
+# On Spark a view takes seconds, so there is one for each construct, and where spellings or rules differ a second.
+NOT_ON_SPARK = {
+    "using", "theta", "fullusing", "mixed", "fulltheta", "antitheta", "lateral", "padded_partition",
+    "padded_intersect", "existsnot", "scalar", "scalar1", "scalarwu", "inh", "distinctjoin", "constant_key",
+    "keyless", "minkeyless", "groupall", "maxofsum", "cube", "constant_window", "joinwin", "topk", "limit",
+    "constant_order", "offset", "setnested",
+}  # fmt: skip
+
+
 def play(
     vk: viewkeep.Connection,
     change: Callable[[str], Any],
     both: Callable[[str, str], tuple[Rows, Rows]],
     batches: Sequence[Batch],
     strategy: str,
+    views: Mapping[str, str] = VIEWS,
 ) -> dict[str, set[str]]:
-    """Creates all views, changes their tables, and compares. For each view the strategies that were reported.
+    """Creates views, changes their tables, and compares. For each view the strategies that were reported.
 
     `both`: the rows of a query and those of a view.
     """
@@ -37,13 +47,13 @@ def play(
     for statement in (*TABLES, *START):
         vk.sql(statement)
     ran: dict[str, set[str]] = {}
-    for name, query in VIEWS.items():
+    for name, query in views.items():
         ran[name] = set()
         try:
             vk.sql(f"CREATE MATERIALIZED VIEW v_{name} WITH (strategy = '{strategy}') AS {query}")
         except Unsupported:
             ran[name] = {"refused"}
-    kept = {name: query for name, query in VIEWS.items() if ran[name] != {"refused"}}
+    kept = {name: query for name, query in views.items() if ran[name] != {"refused"}}
     for number, batch in enumerate(batches):
         for statement in batch:
             change(statement)
@@ -97,7 +107,8 @@ def test_views_are_kept_on_spark(spark_engine: viewkeep.Connection, spark: Any) 
         return [row[1:] for row in rows if row[0] == 0], [row[1:] for row in rows if row[0] == 1]
 
     steps = [_together(batches) for batches in (BATCHES[:3], BATCHES[3:6])]
-    ran = play(spark_engine, lambda text: spark.sql(text).collect(), both, steps, "id")
+    views = {name: query for name, query in VIEWS.items() if name not in NOT_ON_SPARK}
+    ran = play(spark_engine, lambda text: spark.sql(text).collect(), both, steps, "id", views)
     support.compare("Spark, `id`", ran)
 
 
@@ -108,3 +119,20 @@ def test_spark_refuses_a_comparison_that_it_answers_differently(spark_engine: vi
         spark_engine.sql(statement)
     with pytest.raises(viewkeep.ViewkeepError, match="Spark answers false"):
         spark_engine.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['insel']}")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        # names of the parts below do not count
+        "SELECT a, b FROM r UNION ALL SELECT c, c FROM u",
+        # an untyped null is of the other side's type
+        "SELECT a FROM r UNION ALL SELECT NULL FROM u",
+    ],
+)
+@pytest.mark.xfail(strict=True, raises=viewkeep.ViewkeepError, reason="set operations read their parts alone")
+def test_parts_of_a_set_operation_that_mean_nothing_alone(query: str) -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        for statement in TABLES:
+            vk.sql(statement)
+        vk.sql(f"CREATE MATERIALIZED VIEW v AS {query}")

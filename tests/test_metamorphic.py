@@ -39,7 +39,7 @@ def drawn(number: int, strategy: st.SearchStrategy[Any]) -> Any:
 # --- batches ---
 
 
-@drawn(40, cases(most_views=4))
+@drawn(30, cases(most_views=4))
 def test_one_big_batch_equals_many_small_ones(case: Case) -> None:
     with viewkeep.connect("duckdb:") as vk:
         try:
@@ -56,7 +56,7 @@ def test_one_big_batch_equals_many_small_ones(case: Case) -> None:
             return
 
 
-@drawn(40, cases(most_views=4))
+@drawn(30, cases(most_views=4))
 def test_a_batch_and_its_inverse_give_back_the_old_view(case: Case) -> None:
     with viewkeep.connect("duckdb:") as vk:
         try:
@@ -126,8 +126,8 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "totals": (
         "SELECT a, s, COUNT(*) AS n, SUM(b) AS t FROM r GROUP BY ROLLUP (a, s) HAVING COUNT(*) > 0",
         "SELECT a, s, COUNT(*) AS n, SUM(b) AS t FROM r GROUP BY a, s "
-        "UNION ALL SELECT a, NULL, COUNT(*), SUM(b) FROM r GROUP BY a "
-        "UNION ALL SELECT NULL, NULL, COUNT(*), SUM(b) FROM r HAVING COUNT(*) > 0",
+        "UNION ALL SELECT a, CAST(NULL AS STRING), COUNT(*), SUM(b) FROM r GROUP BY a "
+        "UNION ALL SELECT CAST(NULL AS INT) AS a, CAST(NULL AS STRING) AS s, COUNT(*), SUM(b) FROM r HAVING COUNT(*) > 0",
         "SELECT a, s, COUNT(*) AS n, SUM(b) AS t FROM r GROUP BY GROUPING SETS ((a, s), (a), ()) HAVING COUNT(*) > 0",
     ),
     "the largest of a group": (
@@ -139,14 +139,14 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "an outer join": (
         "SELECT r.k, u.k AS uk, u.c FROM r FULL JOIN u ON r.a = u.a",
         "SELECT r.k, u.k AS uk, u.c FROM r LEFT JOIN u ON r.a = u.a UNION ALL "
-        "SELECT NULL, u.k, u.c FROM u WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.a = u.a)",
+        "SELECT CAST(NULL AS INT), u.k, u.c FROM u WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.a = u.a)",
         "SELECT r.k, u.k AS uk, u.c FROM u FULL JOIN r ON r.a = u.a",
     ),
     "sums of some": (
         "SELECT a, SUM(b) FILTER (WHERE s = 'x') AS x, COUNT(DISTINCT b) AS d FROM r GROUP BY a",
         "SELECT a, SUM(CASE WHEN s = 'x' THEN b END) AS x, COUNT(DISTINCT b) AS d FROM r GROUP BY a",
-        "SELECT g.a, g.x, (SELECT COUNT(b) FROM (SELECT DISTINCT a, b FROM r) AS y WHERE y.a <=> g.a) AS d FROM "
-        "(SELECT a, SUM(IF(s = 'x', b, NULL)) AS x FROM r GROUP BY a) AS g",
+        "SELECT g.a, g.x, y.d FROM (SELECT a, SUM(IF(s = 'x', b, NULL)) AS x FROM r GROUP BY a) AS g JOIN "
+        "(SELECT a, COUNT(b) AS d FROM (SELECT DISTINCT a, b FROM r) AS z GROUP BY a) AS y ON y.a <=> g.a",
     ),
 }
 BELOW = "SELECT a, COUNT(*) AS n FROM r GROUP BY a"
@@ -185,7 +185,7 @@ def test_a_query_in_other_words_stays_equal() -> None:
             same_in_other_words(vk, batch)
 
 
-@drawn(8, st.lists(st.lists(change((R, U)), min_size=1, max_size=3), min_size=4, max_size=6))
+@drawn(3, st.lists(st.lists(change((R, U)), min_size=1, max_size=3), min_size=3, max_size=4))
 def test_a_query_in_other_words_stays_equal_under_random_changes(batches: list[list[str]]) -> None:
     with viewkeep.connect("duckdb:") as vk:
         create_spellings(vk, SPELLED)

@@ -200,7 +200,7 @@ def window(draw: st.DrawFn, scope: Scope, ranks: bool = False) -> str:
         f"{aggregate} OVER ({some} RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
         f"COUNT(*) OVER ({some})",
         f"LAG({number}) OVER ({whole})",
-        f"LAG({number}, 1, 0) OVER ({whole})",
+        f"LAG({number}, 1, {number}) OVER ({whole})",
         f"LEAD({number}, 2) OVER ({whole})",
         f"FIRST_VALUE({number}) OVER ({whole})",
         f"LAST_VALUE({number}) OVER ({whole} {frame})",

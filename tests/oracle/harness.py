@@ -20,10 +20,13 @@ from .grammar import Case
 
 STRATEGIES = {"id": "id", "tuple": "tuple"}
 OVERFLOWS = ("out of range", "overflow", "too large", "Overflow")
+# DuckDB 2.0.0 where statistics decide a CASE: over a table of the one row k = 3,
+# SELECT CASE WHEN k = 0 THEN 'a' END <> 'c' fails
+BUGS_OF_DUCKDB = ("BindBuiltinScalarFunction did not return",)
 
 
 class Overflow(Exception):
-    """A random expression left its type; the view says nothing about maintenance."""
+    """A random expression left its type, or DuckDB failed; the view says nothing about maintenance."""
 
 
 def independent(sql: str) -> str:
@@ -90,7 +93,7 @@ class Replay:
                     f"AS {self.case.created(number, copy)}"
                 )
         except EngineError as problem:
-            if not any(word in str(problem) for word in OVERFLOWS):
+            if not _is_overflow(problem):
                 raise
         else:
             self.queries[number] = independent(self.case.alone(number))
@@ -127,8 +130,12 @@ class Replay:
                 )
 
 
+def _is_overflow(problem: Exception) -> bool:
+    return any(words in str(problem) for words in (*OVERFLOWS, *BUGS_OF_DUCKDB))
+
+
 def _overflow(problem: Exception) -> Exception:
-    return Overflow() if any(word in str(problem) for word in OVERFLOWS) else problem
+    return Overflow() if _is_overflow(problem) else problem
 
 
 def replay(case: Case, copies: Mapping[str, str] = STRATEGIES) -> Counter[str]:
