@@ -35,7 +35,7 @@ def bind_set_operation(binding: Binding, tree: exp.SetOperation, ctes: Ctes) -> 
             raise binding.fail(
                 Unsupported, tree, f"{tree.key.upper()} BY NAME is not supported", "list the columns"
             )
-    sides = [binding.query(side, ctes) for side in (tree.this, tree.expression)]
+    sides = _bound_sides(binding, tree, ctes)
     whole = _lined_up(binding, tree, sides)
     distinct = bool(tree.args.get("distinct", True))
     if distinct or not isinstance(tree, exp.Union):
@@ -45,6 +45,47 @@ def bind_set_operation(binding: Binding, tree: exp.SetOperation, ctes: Ctes) -> 
     elif distinct:
         whole = Relation(without_duplicates(binding, whole.node), whole.fields)
     return _cut(binding, tree, whole)
+
+
+def _bound_sides(binding: Binding, tree: exp.SetOperation, ctes: Ctes) -> list[Relation]:
+    """Both sides. The one below needs no names: the one above has them. A bare NULL has the other's type."""
+    parts = [tree.this, _with_own_names(tree.expression)]
+    sides = [binding.query(part, ctes) for part in parts]
+    for n in (0, 1):
+        if any(_is_null(parts[n])):
+            parts[n] = _typed_nulls(parts[n], sides[1 - n], _is_null(parts[1 - n]))
+            sides[n] = binding.query(parts[n], ctes)
+    return sides
+
+
+def _with_own_names(side: Expr) -> Expr:
+    """SELECT c, c FROM t, as a side below: SELECT c AS c1, c AS c2 FROM t."""
+    if not isinstance(side, exp.Select) or side.is_star:
+        return side
+    names = [e.output_name.lower() for e in side.expressions]
+    if len(set(names)) == len(names) and all(names):
+        return side
+    made = side.copy()
+    values = [e.this if isinstance(e, exp.Alias) else e for e in made.expressions]
+    made.set("expressions", [exp.alias_(e, f"c{n}") for n, e in enumerate(values, start=1)])
+    return made
+
+
+def _is_null(side: Expr) -> list[bool]:
+    """Which outputs of a SELECT are a bare NULL."""
+    return (
+        [isinstance(e.unalias(), exp.Null) for e in side.expressions] if isinstance(side, exp.Select) else []
+    )
+
+
+def _typed_nulls(side: Expr, other: Relation, null_there: Sequence[bool]) -> Expr:
+    made = side.copy()
+    untyped = [*null_there, *([False] * len(other.fields))]
+    for value, field, no_type in zip(list(made.expressions), other.fields, untyped, strict=False):
+        if isinstance(value.unalias(), exp.Null) and not no_type:
+            null = exp.Cast(this=exp.Null(), to=field.column.type.sql())
+            value.replace(exp.alias_(null, value.alias or field.name, quoted=True))
+    return made
 
 
 def without_duplicates(binding: Binding, node: Node) -> Project:
