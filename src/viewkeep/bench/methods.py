@@ -82,7 +82,7 @@ class DuckDBRecompute:
     """The query once more into a table, in DuckDB's own words and without viewkeep."""
 
     def __init__(self, vk: Connection, view: str, query: str) -> None:
-        self._con = vk.engine._con  # type: ignore[attr-defined]
+        self._con = vk.engine._con.beside()  # type: ignore[attr-defined]
         self._query = vk.engine.sql(parse_sql(query))
         self.view, self.name, self.relation = view, "recompute", f"{view}_recompute"
         self._rows = 0
@@ -95,7 +95,7 @@ class DuckDBRecompute:
 
     def _write(self) -> None:
         made = self._con.execute(f"CREATE OR REPLACE TABLE {self.relation} AS {self._query}")
-        self._rows = int(made.fetchone()[0])
+        self._rows = int(made.fetchall()[0][0])
 
     def facts(self) -> Facts:
         return {"rows_changed": self._rows, "statements": 1}

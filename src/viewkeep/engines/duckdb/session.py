@@ -67,6 +67,10 @@ class Session:
         finally:
             self._settings.execute(switch, [before])
 
+    def beside(self) -> Any:
+        """Another connection to the same database, of which viewkeep takes no notice."""
+        return self._con.cursor()
+
     def arrow(self, sql: str) -> Any:
         """Runs a statement; its result as an Arrow table."""
         with self._lock:
