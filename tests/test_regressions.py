@@ -588,3 +588,25 @@ def test_a_statement_that_duckdbs_optimizer_fails_on() -> None:
             vk.sql(change)
             vk.refresh("v")
             assert vk.verify("v")
+
+
+@pytest.mark.parametrize("side", ["LEFT", "RIGHT", "FULL"])
+def test_what_using_shares_may_be_null(side: str) -> None:
+    check(
+        f"SELECT SUM(a) AS m, COUNT(a) AS c, COUNT(*) AS n FROM s {side} JOIN t USING (a) WHERE a IS NULL",
+        ["INSERT INTO s VALUES (1, 1, 1)"],
+        ["INSERT INTO t VALUES (1, NULL, 1)", "INSERT INTO s VALUES (2, NULL, 1)"],
+        ["UPDATE t SET a = 1"],
+    )
+
+
+@pytest.mark.parametrize("side", ["LEFT", "RIGHT", "FULL"])
+def test_what_using_shares_may_have_two_types(side: str) -> None:
+    wide = Tab("t", (Col("k", "INT", False),), (Col("a", "BIGINT"), Col("b", "INT")))
+    check(
+        f"SELECT a, SUM(a) AS m FROM s {side} JOIN t USING (a) GROUP BY a",
+        ["INSERT INTO s VALUES (1, 1, 1)"],
+        ["INSERT INTO t VALUES (1, 5000000000, 1), (2, 1, 1)"],
+        ["UPDATE t SET a = a + 1"],
+        tables=(S, wide),
+    )

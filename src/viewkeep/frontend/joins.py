@@ -141,9 +141,15 @@ def _shared(binding: Binding, joined: Relation, condition: Expr | None, side: st
     items = list(passing(joined.node, joined.node.names).items)
     shown = []
     for a, b in pairs:
-        made = Column(binding.fresh(fields[a].name), fields[a].column.type, side == "FULL")
-        whichever = exp.Coalesce(this=column(a), expressions=[column(b)])
-        items.append(Item(made, whichever if side == "FULL" else column(b)))
+        left, right = fields[a].column, fields[b].column
+        kind: t.Type = right.type
+        value: Expr = column(b)
+        if side == "FULL":
+            kind = t.widest(left.type, right.type) or right.type
+            value = exp.Coalesce(this=column(a), expressions=[column(b)])
+        # a row without a partner may have a null there: nulls have none
+        made = Column(binding.fresh(fields[a].name), kind, side == "FULL" or right.nullable)
+        items.append(Item(made, value))
         shown.append(Field("", fields[a].name, made))
         fields[a], fields[b] = replace(fields[a], merged=True), replace(fields[b], merged=True)
     first = tuple(f.column.name for f in shown) + tuple(n for n in joined.first if n not in dict(pairs))
