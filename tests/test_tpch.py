@@ -16,8 +16,10 @@ from viewkeep.bench.tpch import TPCH, VIEWS, Changes
 
 SCALE = 0.01
 BATCHES = 4
-# On Spark each statement takes long however small the tables are. A small batch of orders and lines reaches all
-# queries but these, which get one of their own; with VIEWKEEP_TPCH_SPARK=all every query sees every table change.
+# On Spark each statement takes long however small the tables are: a test run has some queries there. With
+# VIEWKEEP_TPCH_SPARK=all it has all of them, and every query sees every table change.
+ON_SPARK = ("q13", "q15", "q16", "q18", "q22")
+# which no change of orders and lines reaches
 OF_PARTS = ("q2", "q11", "q16")
 
 # What does not work yet. A query that starts to work fails its test until it is taken off the list.
@@ -69,10 +71,12 @@ def test_a_query_is_kept_on_duckdb(vk: viewkeep.Connection, name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_all_queries_are_kept_on_spark(spark_engine: viewkeep.Connection, tmp_path: Path) -> None:
+def test_queries_are_kept_on_spark(spark_engine: viewkeep.Connection, tmp_path: Path) -> None:
     vk = spark_engine
     _load(vk, SCALE, tmp_path)
-    queries = {name: query for name, query in TPCH(SCALE).views.items() if name not in NOT_YET}
+    everything = os.environ.get("VIEWKEEP_TPCH_SPARK") == "all"
+    wanted = set(VIEWS if everything else ON_SPARK) - NOT_YET
+    queries = {name: query for name, query in TPCH(SCALE).views.items() if name in wanted}
     for name, query in queries.items():
         vk.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
     changes = Changes(SCALE)
@@ -81,15 +85,17 @@ def test_all_queries_are_kept_on_spark(spark_engine: viewkeep.Connection, tmp_pa
         "UPDATE partsupp SET ps_supplycost = CAST(ps_supplycost * 0.5 AS DECIMAL(15,2)) WHERE ps_partkey % 100 = 7",
         "DELETE FROM partsupp WHERE ps_partkey % 500 = 3",
     ]
-    if os.environ.get("VIEWKEEP_TPCH_SPARK") == "all":
-        steps = [(changes.stream(changes.rows // 1000, 0), queries), (changes.around(1), queries)]
+    names = list(queries)
+    steps = [(changes.stream(changes.rows // 1000, 0), names)]
+    if everything:
+        steps.append((changes.around(1), names))
     else:
-        steps = [(changes.stream(changes.rows // 1000, 0), queries), (of_parts, OF_PARTS)]
+        steps.append((of_parts, [name for name in names if name in OF_PARTS]))
     ran: dict[str, set[str]] = {name: set() for name in queries}
-    for batch, names in steps:
+    for batch, reached in steps:
         for statement in batch:
             vk.sql(statement)
-        for done in vk.refresh(*names):
+        for done in vk.refresh(*reached):
             ran[done.view].add(done.strategy)
     for name, strategies in ran.items():
         assert "full" not in strategies, f"a small change needs no full recompute: {name}"
