@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from viewkeep.chooser import POLICIES, SMALL_TABLES, Facts, Past, choose
+from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Past, choose
 
 from .helpers import compiled, table
 
@@ -54,6 +54,13 @@ def test_the_last_of_several_like_it_is_asked() -> None:
 def test_small_tables_are_not_recomputed_whatever_it_costs() -> None:
     small = replace(FACTS, table_rows=SMALL_TABLES - 1, changes=90_000, past=[CREATED, Past("id", 9, 60.0)])
     assert not choose("auto", "id", small).full
+
+
+def test_of_tables_that_are_not_large_recomputing_must_save_time_worth_saving() -> None:
+    middling = replace(FACTS, table_rows=LARGE_TABLES - 1, past=[Past("full", 0, 0.02), Past("id", 100, 0.2)])
+    assert not choose("auto", "id", middling).full
+    assert choose("auto", "id", replace(middling, table_rows=LARGE_TABLES)).full
+    assert choose("auto", "id", replace(middling, past=[Past("full", 0, 0.02), Past("id", 100, 0.3)])).full
 
 
 def test_without_a_measured_recomputation_there_is_nothing_to_compare_with() -> None:

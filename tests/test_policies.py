@@ -10,7 +10,7 @@ import pytest
 import viewkeep
 from viewkeep.errors import Unsupported, ViewkeepError
 
-from .helpers import COST, SPJ, shop
+from .helpers import COST, SPJ, con, shop
 
 
 @pytest.fixture
@@ -92,6 +92,48 @@ def test_groups_are_told(vk: viewkeep.Connection) -> None:
     assert vk.refresh("w")[0].strategy == "id"  # a new maximum comes
     vk.sql("UPDATE links SET qty = 0 WHERE did = 1 AND pid = 1")
     assert vk.refresh("w")[0].strategy == "groups"  # the old one goes
+
+
+def test_a_table_that_has_grown_is_not_taken_for_small(tmp_path: Path) -> None:
+    vk = viewkeep.connect(f"duckdb:{tmp_path / 'growing.db'}")
+    vk.sql("CREATE TABLE r (k INT, g INT, PRIMARY KEY (k))")
+    vk.sql("CREATE TABLE s (k INT, g INT, PRIMARY KEY (k))")
+    vk.sql("INSERT INTO r VALUES (1, 1); INSERT INTO s VALUES (1, 1)")
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT s.k, r.k AS rk FROM s JOIN r ON s.g = r.g")
+    vk.sql("INSERT INTO s VALUES (2, 1)")
+    assert "indexed" not in vk.refresh("v")[0].reason
+    vk.sql("INSERT INTO r SELECT i, i FROM (SELECT explode(sequence(2, 200000)) AS i) AS n")
+    vk.refresh("v", full=True)
+    vk.sql("INSERT INTO s VALUES (3, 77)")
+    (done,) = vk.refresh("v")
+    assert done.strategy == "id"
+    assert done.reason.endswith("indexed first: r (g)")
+    assert vk.verify("v")
+    # made once, and gone with the last view that reads the table
+    vk.sql("INSERT INTO s VALUES (4, 78)")
+    assert "indexed" not in vk.refresh("v")[0].reason
+    vk.sql("DROP MATERIALIZED VIEW v")
+    assert con(vk).execute(
+        "SELECT count(*) FROM duckdb_indexes() WHERE index_name LIKE 'viewkeep:%'"
+    ).fetchone() == (0,)
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT s.k, r.k AS rk FROM s JOIN r ON s.g = r.g")
+    vk.sql("INSERT INTO s VALUES (5, 79)")
+    assert vk.refresh("v")[0].reason.endswith("indexed first: r (g)")
+
+
+def test_an_index_of_a_refresh_that_failed_is_made_by_the_next(tmp_path: Path) -> None:
+    vk = viewkeep.connect(f"duckdb:{tmp_path / 'failing.db'}")
+    vk.sql("CREATE TABLE r (k INT, g INT, PRIMARY KEY (k))")
+    vk.sql("CREATE TABLE s (k INT, g INT, d INT, PRIMARY KEY (k))")
+    vk.sql("INSERT INTO r SELECT i, i FROM (SELECT explode(sequence(1, 200000)) AS i) AS n")
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT s.k, r.k AS rk, 10 DIV s.d AS q FROM s JOIN r ON s.g = r.g")
+    vk.sql("INSERT INTO s VALUES (1, 5, 0)")
+    with pytest.raises(ViewkeepError, match=r"(?i)division by zero"):
+        vk.refresh("v")
+    assert [row[0] for row in history(vk)] == ["full"]
+    vk.sql("UPDATE s SET d = 5")
+    assert vk.refresh("v")[0].reason.endswith("indexed first: r (g)")
+    assert vk.verify("v")
 
 
 # --- eager ---

@@ -20,6 +20,9 @@ from viewkeep.algebra.nodes import Aggregate, Limit, Node, Window, walk
 POLICIES = ("auto", "incremental", "incremental_strict", "full")
 # Recomputing such small tables takes no time worth thinking of, and neither does their maintenance.
 SMALL_TABLES = 100_000
+# Over tables that are not large a small change is propagated although its statements may take some milliseconds
+# longer than recomputing: what counts there is not to recompute without need. It must save so many seconds.
+LARGE_TABLES, WORTH_SAVING = 1_000_000, 0.25
 # A changed row is logged, netted, joined, compared and written, where recomputing reads it once.
 CHANGED_ROW = 30
 # Estimates are not so good that a smaller difference would tell anything.
@@ -70,7 +73,8 @@ def choose(policy: str, strategy: str, facts: Facts) -> Choice:
     if maintaining is None:
         share = (facts.script_reads + CHANGED_ROW * facts.changes) / max(facts.query_reads, 1)
         maintaining = facts.overhead + recomputing * share
-    if maintaining <= recomputing * MARGIN:
+    saving = maintaining - recomputing
+    if maintaining <= recomputing * MARGIN or (facts.table_rows < LARGE_TABLES and saving < WORTH_SAVING):
         return Choice(False)
     return Choice(
         True,

@@ -13,7 +13,7 @@ from viewkeep.algebra import types as t
 from viewkeep.algebra.printing import line, tree
 from viewkeep.catalog.models import Table, View, default_strategy, same_table
 from viewkeep.chooser import POLICIES, needs_everything
-from viewkeep.engines.contract import Engine
+from viewkeep.engines.contract import Engine, Progress, silent
 from viewkeep.engines.python_functions import exactly
 from viewkeep.errors import (
     AlreadyExists,
@@ -53,16 +53,12 @@ _OPTIONS = {
 _DML = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
 
-def _silent(_: str) -> None:
-    """Progress that nobody watches."""
-
-
 class Connection:
     """An open warehouse: tables, materialized views, and the engine that keeps them."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.progress: Callable[[str], None] = _silent
+        self.progress: Progress = silent
         self._compiled: dict[tuple[str, str], Compiled] = {}
         self._functions: dict[str, UserFunction] = {}
 

@@ -17,6 +17,10 @@ from viewkeep.results import Refresh, Result, Verification
 Progress = Callable[[str], None]
 
 
+def silent(_: str) -> None:
+    """Progress that nobody watches."""
+
+
 @dataclass(frozen=True)
 class Standing:
     """Where a view stands: the base versions it shows, and how many logged changes lie past them."""

@@ -157,7 +157,6 @@ class Store:
     def remove_view(self, view: str) -> None:
         self.con.execute("DELETE FROM viewkeep.views WHERE name = ?", [view.lower()])
         self.con.execute("DELETE FROM viewkeep.history WHERE lower(view) = ?", [view.lower()])
-        self._past.pop(view.lower(), None)
 
     # --- the history ---
 
@@ -175,6 +174,10 @@ class Store:
     def past(self, view: str) -> Sequence[Past]:
         """The last refreshes that did something, oldest first."""
         return self._noted(view)[-REMEMBERED:]
+
+    def forget(self) -> None:
+        """Reads the history again when it is next asked for: what was noted may have been rolled back."""
+        self._past.clear()
 
     def _noted(self, view: str) -> list[Past]:
         if view.lower() not in self._past:

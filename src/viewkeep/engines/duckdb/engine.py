@@ -15,7 +15,7 @@ from sqlglot import exp
 from viewkeep.algebra import types as t
 from viewkeep.capture.duckdb import base_table, run_captured, run_plain
 from viewkeep.catalog.models import Table, TableColumn, View
-from viewkeep.engines.contract import Progress, Standing
+from viewkeep.engines.contract import Progress, Standing, silent
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.duckdb.names import AsOf, DuckDBNames
 from viewkeep.engines.duckdb.refresh import Refresher, waiting_rows
@@ -39,10 +39,6 @@ from viewkeep.results import Refresh, Result, Verification
 from viewkeep.script.plan import Statements, statements
 from viewkeep.script.render import Renderer
 from viewkeep.store.duckdb import Store, target_table
-
-
-def _silent(_: str) -> None:
-    """Progress that nobody watches."""
 
 
 class DuckDBEngine:
@@ -86,6 +82,7 @@ class DuckDBEngine:
             except BaseException:
                 with suppress(duckdb.TransactionException):  # a COMMIT that failed may have ended it
                     self._con.execute("ROLLBACK")
+                self._refresher.forget()
                 raise
 
     # --- base tables ---
@@ -193,7 +190,8 @@ class DuckDBEngine:
                 if self._is_tracked(table.name):
                     logged = self._store.logged(table)
                     count = run_captured(self._con, tree, logged, self._store.next_seq())
-                    self._maintain(eager, "", _silent)
+                    if eager:
+                        self._maintain(eager, "", silent)
                 else:
                     count = run_plain(self._con, tree, table)
             except duckdb.Error as problem:
@@ -323,6 +321,7 @@ class DuckDBEngine:
             table = target_table(view.name, target.name)
             self._con.execute(to_sql(exp.Drop(tables=[table], kind="TABLE", exists=True)))
         self._store.remove_view(view.name)
+        self._refresher.forget()
         for table_ in view.tables:
             if not self._is_tracked(table_.name):
                 self._store.stop_log(table_.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sqlglot import exp
@@ -14,7 +15,7 @@ from viewkeep.algebra.nodes import Scan
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.capture.duckdb import base_table, log_table
 from viewkeep.catalog.models import Table, View
-from viewkeep.chooser import SMALL_TABLES, Choice, Facts, choose
+from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.duckdb.names import DuckDBNames, bare
@@ -25,7 +26,7 @@ from viewkeep.idiff.changes import KIND
 from viewkeep.idiff.net import SEQ, labels, net_changes, summary
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh
-from viewkeep.script.cost import Sizes, lookups, rows_of_plan, rows_read
+from viewkeep.script.cost import Sizes, lookups
 from viewkeep.script.model import Script
 from viewkeep.script.plan import Change, Compute, statements
 from viewkeep.store.duckdb import Store, base_index, index_on, target_table
@@ -43,8 +44,6 @@ MISGUIDED = "common_subplan,statistics_propagation"
 # seconds that a statement takes however little it reads, most of them for planning it
 STATEMENT = 0.004
 _TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
-
-_UNKNOWN = Facts(0, 0, 0, 0, 0, ())
 
 Present = Mapping[str, frozenset[str]]
 
@@ -86,7 +85,6 @@ class Refresher:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._ready: dict[tuple[str, int], _Ready] = {}
-        self._rows: dict[str, int] = {}
         self._selective: dict[tuple[str, str], bool] = {}
         self._indexed: set[tuple[str, str]] = set()
 
@@ -113,13 +111,16 @@ class Refresher:
             return done, seen
         planned = time.perf_counter()
         ready = self._prepare(view, compiled.script(present), names)
-        choice = self._choose(view, compiled, ready, counts)
+        sizes = self._sizes(view, compiled)
+        overhead = STATEMENT * (len(ready.steps) + len(ready.changes))
+        past = partial(self._store.past, view.name)
+        choice = weigh(view, compiled, ready.script, counts, sizes, overhead, past)
         phases = {"net": planned - started, "plan": time.perf_counter() - planned}
         if choice.full:
             done = self._recomputed(view, compiled, choice.reason, counts, upto, started, progress)
             return replace(done, phases=phases), seen
         unindexed = time.perf_counter()
-        indexed = self._index_tables(view, ready, counts, progress)
+        indexed = self._index_tables(view, ready, counts, sizes, progress)
         started += time.perf_counter() - unindexed  # done once, for all refreshes to come
         with self._con.without_optimizers(MISGUIDED):
             ran = self._run(ready, names)
@@ -165,7 +166,6 @@ class Refresher:
                 this=target_table(view.name, target.name), kind="TABLE", replace=True, expression=query
             )
             rows = self._count(to_sql(create))
-            self._rows[_key(view, target.name)] = rows
             for column in compiled.lookups()[target.name] if rows >= WORTH_AN_INDEX else ():
                 self._con.execute(to_sql(index_on(view.name, target.name, column)))
         return rows
@@ -221,62 +221,55 @@ class Refresher:
             self._ready[key] = _Ready(script, steps, changes, _base_lookups(script))
         return self._ready[key]
 
-    def _choose(self, view: View, compiled: Compiled, ready: _Ready, counts: Counts) -> Choice:
-        tables = {table.name: self._rows_of(table.name, base_table(table.name)) for table in view.tables}
-        if view.policy != "auto" or sum(tables.values()) < SMALL_TABLES:
-            return choose(view.policy, compiled.strategy, _UNKNOWN)
-        targets = {
-            t.name: self._rows_of(_key(view, t.name), target_table(view.name, t.name))
-            for t in compiled.placement.targets
-        }
-        indexed = compiled.lookups()
+    def _sizes(self, view: View, compiled: Compiled) -> Sizes:
+        """The rows of base tables and targets, which DuckDB knows without reading them."""
+        tables = {table.name: base_table(table.name) for table in view.tables}
+        targets = {t.name: target_table(view.name, t.name) for t in compiled.placement.targets}
+        counts = [_counted(exp.select("*").from_(t)) for t in (*tables.values(), *targets.values())]
+        found = self._con.execute(to_sql(exp.select(*(exp.Subquery(this=c) for c in counts)))).fetchone()
+        rows = dict(zip((*tables, *(f":{t}" for t in targets)), map(int, found), strict=True))
 
         def is_looked_up(leaf: Scan | Stored, column: str) -> bool:
             if isinstance(leaf, Scan):
-                return self._is_selective(leaf.table, leaf.base_name[column])
-            return targets[leaf.target] < WORTH_AN_INDEX or column in indexed[leaf.target]
+                return self._is_selective(leaf.table, leaf.base_name[column], rows[leaf.table])
+            return rows[f":{leaf.target}"] < WORTH_AN_INDEX or column in compiled.lookups()[leaf.target]
 
-        sizes = Sizes(tables, targets, is_looked_up)
-        facts = Facts(
-            total(counts),
-            sum(tables.values()),
-            rows_of_plan(compiled.plan, sizes),
-            rows_read(ready.script, sizes),
-            STATEMENT * (len(ready.steps) + len(ready.changes)),
-            self._store.past(view.name),
-        )
-        return choose(view.policy, compiled.strategy, facts)
+        return Sizes({t: rows[t] for t in tables}, {t: rows[f":{t}"] for t in targets}, is_looked_up)
 
-    def _rows_of(self, key: str, table: exp.Table) -> int:
-        """The rows of a table when it was first asked for: an order of magnitude will do."""
-        if key not in self._rows:
-            self._rows[key] = self._count(to_sql(_counted(exp.select("*").from_(table))))
-        return self._rows[key]
-
-    def _index_tables(self, view: View, ready: _Ready, counts: Counts, progress: Progress) -> list[str]:
-        """Makes the indexes by which this script finds rows of base tables, unless it has changed the table
-        itself: DuckDB then refuses. Which it made."""
+    def _index_tables(
+        self, view: View, ready: _Ready, counts: Counts, sizes: Sizes, progress: Progress
+    ) -> list[str]:
+        """Makes the indexes by which this script finds rows of base tables, unless the transaction has
+        changed the table itself: DuckDB then refuses. Which it made."""
         made = []
         keys = {table.name: table.key for table in view.tables}
         for table, column in sorted(ready.lookups - self._indexed):
-            rows = self._rows_of(table, base_table(table))
+            rows = sizes.tables[table]
             few = rows >= LARGE_TABLE and total(counts) * ROWS_A_VALUE <= rows
-            if few and not view.is_eager and keys[table] != (column,) and self._is_selective(table, column):
+            useful = few and keys[table] != (column,) and self._is_selective(table, column, rows)
+            if useful and not view.is_eager:
                 progress(f"indexing {table} by {column}")
                 self._con.execute(to_sql(base_index(table, column)))
                 self._indexed.add((table, column))
                 made.append(f"{table} ({column})")
         return made
 
-    def _is_selective(self, table: str, column: str) -> bool:
+    def _is_selective(self, table: str, column: str, rows: int) -> bool:
         """Whether a value of the column names few rows."""
         if column == OCCURRENCE:
             return False
         if (table, column) not in self._selective:
             values = exp.ApproxDistinct(this=bare(column))
             found = self._count(to_sql(exp.select(values).from_(base_table(table))))
-            self._selective[table, column] = found * ROWS_A_VALUE >= self._rows_of(table, base_table(table))
+            self._selective[table, column] = found * ROWS_A_VALUE >= rows
         return self._selective[table, column]
+
+    def forget(self) -> None:
+        """A transaction was rolled back, or views are gone: what was noted may not be so any more."""
+        self._ready.clear()
+        self._selective.clear()
+        self._indexed.clear()
+        self._store.forget()
 
     # --- running ---
 
@@ -354,7 +347,3 @@ def _created(name: exp.Expr, query: exp.Query) -> str:
     return to_sql(
         exp.Create(this=name, kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query)
     )
-
-
-def _key(view: View, target: str) -> str:
-    return f"{view.name.lower()}:{target}"

@@ -16,7 +16,7 @@ import duckdb
 from duckdb.func import SPECIAL
 
 # how statements begin that change no table's definition, as viewkeep writes them; others may
-_LEAVES_CATALOG = ("SELECT ", "INSERT ", "UPDATE ", "DELETE ", "BEGIN", "COMMIT", "ROLLBACK",
+_LEAVES_CATALOG = ("SELECT ", "INSERT ", "UPDATE ", "DELETE ", "BEGIN", "COMMIT",
                    "CREATE OR REPLACE TEMPORARY TABLE ")  # fmt: skip
 
 
@@ -59,7 +59,9 @@ class Session:
     @contextmanager
     def without_optimizers(self, names: str) -> Iterator[None]:
         """Statements that DuckDB plans without some of its optimizers; afterwards it has them again."""
-        before = self._settings.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0][0]
+        found = self._settings.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0][0]
+        # not those of another session that is just doing the same: it would never have them again
+        before = ",".join(name for name in found.split(",") if name not in names.split(","))
         switch = "SET GLOBAL disabled_optimizers = ?"
         self._settings.execute(switch, [f"{before},{names}" if before else names])
         try:

@@ -18,10 +18,11 @@ from sqlglot import exp
 from viewkeep.algebra import types as t
 from viewkeep.capture.delta import net_of_feed, read_feed, values_of_feed
 from viewkeep.catalog.models import Table, TableColumn, View
-from viewkeep.chooser import Choice, Facts, choose
+from viewkeep.chooser import Choice
+from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.initial import fill_queries, shown
-from viewkeep.engines.report import Counts, check_tables, refreshed, total, verification
+from viewkeep.engines.report import Counts, check_tables, refreshed, verification
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
@@ -44,7 +45,7 @@ from viewkeep.idiff.net import NET_KIND
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 from viewkeep.script import dml
-from viewkeep.script.cost import Sizes, rows_of_plan, rows_read
+from viewkeep.script.cost import Sizes
 from viewkeep.script.model import Script
 from viewkeep.script.plan import statements
 from viewkeep.script.render import Renderer
@@ -371,23 +372,18 @@ class SparkEngine:
     # --- choosing ---
 
     def _choose(self, view: View, compiled: Compiled, script: Script, counts: Counts) -> Choice:
-        if view.policy != "auto":
-            return choose(view.policy, compiled.strategy, Facts(total(counts), 0, 0, 0, 0, ()))
-        tables = {table.name: self._rows_of(table.name) for table in view.tables}
+        tables = {}
+        for table in view.tables if view.policy == "auto" else ():
+            tables[table.name] = self._rows_of(table.name, sum(counts.get(table.name, {}).values()))
         sizes = Sizes(tables, {}, lambda leaf, column: False)  # files are scanned, whatever is looked for
-        facts = Facts(
-            total(counts),
-            sum(tables.values()),
-            rows_of_plan(compiled.plan, sizes),
-            rows_read(script, sizes),
-            STATEMENT * (len(script.lets) + len(script.applies)),
-            self._history.past(view),
-        )
-        return choose(view.policy, compiled.strategy, facts)
+        overhead = STATEMENT * (len(script.lets) + len(script.applies))
+        past = partial(self._history.past, view)
+        return weigh(view, compiled, script, counts, sizes, overhead, past)
 
-    def _rows_of(self, table: str) -> int:
-        """The rows of a table when it was first asked for, which Delta knows without reading them."""
-        if table not in self._sizes:
+    def _rows_of(self, table: str, changed: int) -> int:
+        """About how many rows a table has. Delta knows without reading them, but it takes a while to ask: not
+        again before a change is large."""
+        if changed * 10 >= self._sizes.get(table, 0):
             self._sizes[table] = int(self._session.table(table).count())
         return self._sizes[table]
 
