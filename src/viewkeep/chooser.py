@@ -20,8 +20,9 @@ from viewkeep.algebra.nodes import Aggregate, Limit, Node, Window, walk
 POLICIES = ("auto", "incremental", "incremental_strict", "full")
 # Recomputing such small tables takes no time worth thinking of, and neither does their maintenance.
 SMALL_TABLES = 100_000
-# Over tables that are not large a small change is propagated although its statements may take some milliseconds
-# longer than recomputing: what counts there is not to recompute without need. It must save so many seconds.
+# Over tables that are not large a small change is propagated although its statements may take some
+# milliseconds longer than recomputing: what counts there is not to recompute without need. It must save
+# so many seconds.
 LARGE_TABLES, WORTH_SAVING = 1_000_000, 0.25
 # A changed row is logged, netted, joined, compared and written, where recomputing reads it once.
 CHANGED_ROW = 30
