@@ -18,62 +18,62 @@ FACTS = Facts(
 
 
 def test_a_small_change_is_propagated() -> None:
-    assert not choose("auto", "id", FACTS).full
+    assert not choose("auto", FACTS).full
 
 
 def test_a_change_of_everything_is_recomputed() -> None:
-    choice = choose("auto", "id", replace(FACTS, changes=900_000))
+    choice = choose("auto", replace(FACTS, changes=900_000))
     assert choice.full
     assert "900,000 changes" in choice.reason
     assert "recomputing about 1.0 s" in choice.reason
 
 
 def test_a_script_that_reads_more_than_the_query_is_not_run() -> None:
-    assert choose("auto", "id", replace(FACTS, script_reads=5_000_000)).full
-    assert not choose("auto", "id", replace(FACTS, script_reads=900_000)).full
+    assert choose("auto", replace(FACTS, script_reads=5_000_000)).full
+    assert not choose("auto", replace(FACTS, script_reads=900_000)).full
 
 
 def test_what_was_measured_counts_more_than_an_estimate() -> None:
     slow = [CREATED, Past("id", 100, 5.0)]
-    assert choose("auto", "id", replace(FACTS, past=slow)).full
+    assert choose("auto", replace(FACTS, past=slow)).full
     quick = [CREATED, Past("id", 100, 0.1)]
-    assert not choose("auto", "id", replace(FACTS, script_reads=5_000_000, past=quick)).full
+    assert not choose("auto", replace(FACTS, script_reads=5_000_000, past=quick)).full
 
 
 def test_the_refresh_of_nearest_size_is_asked() -> None:
     past = [CREATED, Past("id", 100, 0.1), Past("groups", 100_000, 8.0)]
-    assert not choose("auto", "id", replace(FACTS, changes=150, past=past)).full
-    assert choose("auto", "id", replace(FACTS, changes=90_000, past=past)).full
+    assert not choose("auto", replace(FACTS, changes=150, past=past)).full
+    assert choose("auto", replace(FACTS, changes=90_000, past=past)).full
 
 
 def test_the_last_of_several_like_it_is_asked() -> None:
     past = [CREATED, Past("id", 100, 9.0), Past("id", 100, 0.1)]
-    assert not choose("auto", "id", replace(FACTS, past=past)).full
+    assert not choose("auto", replace(FACTS, past=past)).full
 
 
 def test_small_tables_are_not_recomputed_whatever_it_costs() -> None:
     small = replace(FACTS, table_rows=SMALL_TABLES - 1, changes=90_000, past=[CREATED, Past("id", 9, 60.0)])
-    assert not choose("auto", "id", small).full
+    assert not choose("auto", small).full
 
 
 def test_of_tables_that_are_not_large_recomputing_must_save_time_worth_saving() -> None:
     middling = replace(FACTS, table_rows=LARGE_TABLES - 1, past=[Past("full", 0, 0.02), Past("id", 100, 0.2)])
-    assert not choose("auto", "id", middling).full
-    assert choose("auto", "id", replace(middling, table_rows=LARGE_TABLES)).full
-    assert choose("auto", "id", replace(middling, past=[Past("full", 0, 0.02), Past("id", 100, 0.3)])).full
+    assert not choose("auto", middling).full
+    assert choose("auto", replace(middling, table_rows=LARGE_TABLES)).full
+    assert choose("auto", replace(middling, past=[Past("full", 0, 0.02), Past("id", 100, 0.3)])).full
 
 
 def test_without_a_measured_recomputation_there_is_nothing_to_compare_with() -> None:
-    assert not choose("auto", "id", replace(FACTS, changes=900_000, past=[])).full
+    assert not choose("auto", replace(FACTS, changes=900_000, past=[])).full
 
 
 @pytest.mark.parametrize("policy", [p for p in POLICIES if p.startswith("incremental")])
 def test_incremental_policies_never_recompute(policy: str) -> None:
-    assert not choose(policy, "id", replace(FACTS, changes=900_000, past=[CREATED, Past("id", 9, 60.0)])).full
+    assert not choose(policy, replace(FACTS, changes=900_000, past=[CREATED, Past("id", 9, 60.0)])).full
 
 
 def test_the_full_policy_always_does() -> None:
-    assert choose("full", "id", replace(FACTS, table_rows=3, changes=1)).full
+    assert choose("full", replace(FACTS, table_rows=3, changes=1)).full
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,9 @@
 
 An estimate is what the same work cost before, scaled to this change; before there is any, it is what
 recomputing cost, scaled by the rows that the script reads and changes against those that the query reads.
+
+Caches serve scripts only. A view whose changes are usually cheaper to recompute is kept without them, and
+gets them back when they would soon be paid for.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from viewkeep.algebra.nodes import Aggregate, Limit, Node, Window, walk
 
@@ -28,15 +32,32 @@ LARGE_TABLES, WORTH_SAVING = 1_000_000, 0.25
 CHANGED_ROW = 30
 # Estimates are not so good that a smaller difference would tell anything.
 MARGIN = 1.2
+# Caches are made again where scripts save what that takes in so many refreshes.
+PAID_BACK = 10
 
 
 @dataclass(frozen=True)
 class Past:
-    """An earlier refresh: what ran, over how many changes, and how long it took."""
+    """An earlier refresh: what ran, over how many changes, how long it took, and how many statements wrote:
+    of recomputing one for each relation that it filled."""
 
     strategy: str
     changes: int
     seconds: float
+    statements: int = 1
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a view keeps: how many relations, itself and its caches; whether it is without its caches now; and
+    the seconds that the longest took to be filled."""
+
+    relations: int = 1
+    is_bare: bool = False
+    longest: float | None = None
+
+
+ALONE = Kept()
 
 
 @dataclass(frozen=True)
@@ -51,54 +72,74 @@ class Facts:
     script_reads: int
     overhead: float
     past: Sequence[Past]
+    kept: Kept = ALONE
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Whether to recompute, and the reason to tell."""
+    """Whether to recompute, the reason to tell, and whether recomputing fills the caches too."""
 
     full: bool
     reason: str = ""
+    caches: bool = True
 
 
-def choose(policy: str, strategy: str, facts: Facts) -> Choice:
-    """Recomputing, or the delta script of a strategy."""
+def choose(policy: str, facts: Facts) -> Choice:
+    """Recomputing, or the delta script."""
     if policy == "full":
-        return Choice(True, "refresh_policy is full")
+        return Choice(True, "refresh_policy is full", caches=False)
     if policy != "auto" or facts.table_rows < SMALL_TABLES:
-        return Choice(False)
-    recomputing = _seconds("full", facts)
-    if recomputing is None:
-        return Choice(False)
-    maintaining = _seconds(strategy, facts)
+        return Choice(facts.kept.is_bare, "its caches were missing")
+    filling = _recomputing(facts, bare=False)
+    if filling is None:
+        return Choice(facts.kept.is_bare, "its caches were missing")
+    bare = min(filling, _recomputing(facts, bare=True) or facts.kept.longest or filling)
+    maintaining = _maintaining(facts.changes, facts)
     if maintaining is None:
         share = (facts.script_reads + CHANGED_ROW * facts.changes) / max(facts.query_reads, 1)
-        maintaining = facts.overhead + recomputing * share
+        usually = maintaining = facts.overhead + filling * share
+        worth_caches = True  # what was never tried is not given up
+    else:
+        usually = _maintaining(_usual(facts), facts) or maintaining
+        extra = (filling - bare) / PAID_BACK if facts.kept.is_bare else 0
+        worth_caches = usually + extra <= bare * MARGIN
+    recomputing = filling if worth_caches else bare
     saving = maintaining - recomputing
-    if maintaining <= recomputing * MARGIN or (facts.table_rows < LARGE_TABLES and saving < WORTH_SAVING):
+    too_little = facts.table_rows < LARGE_TABLES and saving < WORTH_SAVING
+    if not facts.kept.is_bare and (maintaining <= recomputing * MARGIN or too_little):
         return Choice(False)
+    if facts.kept.is_bare and worth_caches:
+        return Choice(True, f"with its caches changes should take about {_told(usually)}")
     return Choice(
         True,
         f"{facts.changes:,} changes would take about {_told(maintaining)} to propagate, recomputing "
         f"about {_told(recomputing)}",
+        caches=worth_caches,
     )
 
 
-def _seconds(strategy: str, facts: Facts) -> float | None:
-    """What a strategy should take, from the last refresh of about this size that it did."""
-    did = [p for p in facts.past if _kin(p.strategy) == _kin(strategy)]
+def _recomputing(facts: Facts, *, bare: bool) -> float | None:
+    """What computing the view last took, with its caches or without: it reads everything, however much
+    changed."""
+    full = [p for p in facts.past if p.strategy == "full"]
+    did = [p for p in full if (p.statements < facts.kept.relations) == bare]
+    return did[-1].seconds if did else None
+
+
+def _maintaining(changes: int, facts: Facts) -> float | None:
+    """What a script should take, from the last refresh of about this size that one did. Scripts that
+    recompute the groups they touch are delta scripts like others."""
+    did = [p for p in facts.past if p.strategy != "full"]
     if not did:
         return None
-    if strategy == "full":
-        return did[-1].seconds  # it reads everything, however much changed
-    nearest = min(reversed(did), key=lambda p: abs(math.log((p.changes + 1) / (facts.changes + 1))))
+    nearest = min(reversed(did), key=lambda p: abs(math.log((p.changes + 1) / (changes + 1))))
     # half of it is taken to be there at any size, the other half to grow with the change
-    return nearest.seconds * (1 + (facts.changes + 1) / (nearest.changes + 1)) / 2
+    return nearest.seconds * (1 + (changes + 1) / (nearest.changes + 1)) / 2
 
 
-def _kin(strategy: str) -> str:
-    """Scripts that recompute the groups they touch are delta scripts like others."""
-    return "full" if strategy == "full" else "script"
+def _usual(facts: Facts) -> int:
+    """How many changes a refresh of this view has to do with."""
+    return round(median([facts.changes, *(p.changes for p in facts.past if p.changes)]))
 
 
 def _told(seconds: float) -> str:

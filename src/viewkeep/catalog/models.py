@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from viewkeep.algebra.types import Type
@@ -100,6 +100,10 @@ class View:
         return self.options.get("maintenance") == "eager"
 
     def to_json(self) -> str:
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
         return json.dumps(
             {
                 "format": FORMAT,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from viewkeep.catalog.models import View
-from viewkeep.chooser import SMALL_TABLES, Choice, Facts, Past, choose
+from viewkeep.chooser import ALONE, SMALL_TABLES, Choice, Facts, Kept, Past, choose
 from viewkeep.engines.report import Counts, total
 from viewkeep.passes.compiler import Compiled
 from viewkeep.script.cost import Sizes, rows_of_plan, rows_read
@@ -20,11 +21,13 @@ def weigh(
     sizes: Sizes,
     overhead: float,
     past: Callable[[], Sequence[Past]],
+    kept: Kept = ALONE,
 ) -> Choice:
     """The choice for one refresh. Nothing is estimated, and the past is not asked for, where the policy or
     the size of the tables settles it."""
     rows = sum(sizes.tables.values())
+    known = partial(Facts, total(counts), rows, kept=kept)
     if view.policy != "auto" or rows < SMALL_TABLES:
-        return choose(view.policy, compiled.strategy, Facts(total(counts), rows, 0, 0, 0, ()))
+        return choose(view.policy, known(0, 0, 0, ()))
     reads = rows_of_plan(compiled.plan, sizes), rows_read(script, sizes)
-    return choose(view.policy, compiled.strategy, Facts(total(counts), rows, *reads, overhead, past()))
+    return choose(view.policy, known(*reads, overhead, past()))

@@ -23,6 +23,13 @@ def fill_queries(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp
         filled[target.node] = Stored(target.name, target.node.columns, target.node.ids)
 
 
+def fill_view(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp.Query]]:
+    """The view itself with the query that fills it from base tables alone."""
+    for target in compiled.placement.targets:
+        if target.role == "view":
+            yield target, Renderer(names).query(target.node)
+
+
 def _over(node: Node, filled: dict[Node, Stored]) -> Node:
     if node in filled:
         return filled[node]

@@ -13,11 +13,16 @@ would be wrong where keys are not enforced: a new row appended before the old on
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import (
     Expr,
     differs,
+    disjunction,
     pre_name,
 )
 from viewkeep.catalog.models import Table
@@ -83,18 +88,46 @@ def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.
 def summary(table: Table, net: Expr) -> exp.Select:
     """One row that says what a net relation holds: how many of each kind, and which columns change.
 
-    Columns: KINDS, then one `update:column` for each column that is no key.
+    Columns: KINDS, then one `update:column` for each column that is no key. The relation may have more
+    columns than the table has here: an update of those alone is none.
     """
-    outputs = [
-        exp.alias_(_counted(exp.EQ(this=_quoted(NET_KIND), expression=exp.Literal.string(k))), k, quoted=True)
-        for k in KINDS
-    ]
-    for name in non_keys(table):
-        updated = exp.EQ(this=_quoted(NET_KIND), expression=exp.Literal.string("update"))
-        moved = differs(_quoted(name), _quoted(pre_name(name)))
-        both = exp.And(this=updated, expression=moved)
-        outputs.append(exp.alias_(_counted(both), f"update:{name}", quoted=True))
-    return exp.select(*outputs).from_(net)
+    moved = {n: differs(_quoted(n), _quoted(pre_name(n))) for n in non_keys(table)}
+    is_kind = {k: exp.EQ(this=_quoted(NET_KIND), expression=exp.Literal.string(k)) for k in KINDS}
+
+    def updated(condition: Expr) -> Expr:
+        return exp.And(this=is_kind["update"].copy(), expression=exp.Paren(this=condition.copy()))
+
+    anything = disjunction(moved.values()) if moved else exp.false()
+    wanted: dict[str, Expr] = {**is_kind, "update": updated(anything)}
+    wanted |= {f"update:{name}": updated(condition) for name, condition in moved.items()}
+    counts = (exp.alias_(_counted(condition), name, quoted=True) for name, condition in wanted.items())
+    return exp.select(*counts).from_(net)
+
+
+def census(table: Table, net: Expr) -> exp.Select:
+    """How many rows a net relation has of each kind and, of updates, of each set of columns that change: what
+    `tally` makes the summary of any of its columns from. One row a combination: kind, a boolean for each
+    column that is no key, number."""
+    updated = exp.EQ(this=_quoted(NET_KIND), expression=exp.Literal.string("update"))
+    moved = (
+        exp.And(this=updated.copy(), expression=exp.Paren(this=differs(_quoted(n), _quoted(pre_name(n)))))
+        for n in non_keys(table)
+    )
+    told = [_quoted(NET_KIND), *(exp.alias_(m, f":{i}", quoted=True) for i, m in enumerate(moved))]
+    query = exp.select(*told, exp.Count(this=exp.Star())).from_(net)
+    return query.group_by(*(exp.Literal.number(i + 1) for i in range(len(told))))
+
+
+def tally(table: Table, wide: Table, rows: Iterable[Sequence[Any]]) -> dict[str, int]:
+    """The summary of a table with some of the columns of another, from that one's census; without zeros."""
+    found: Counter[str] = Counter()
+    mine = set(non_keys(table))
+    for kind, *flags, n in rows:
+        moved = [c for c, flag in zip(non_keys(wide), flags, strict=True) if flag and c in mine]
+        if kind != "update" or moved:
+            found[kind] += n
+        found.update({f"update:{c}": n for c in moved})
+    return {label: found[label] for label in labels(table) if label in found}
 
 
 def labels(table: Table) -> list[str]:

@@ -1,6 +1,8 @@
 """What viewkeep keeps in a DuckDB file: the schema `viewkeep`, next to the user's tables.
 
-    meta    the format, and the number of the last logged statement
+    meta    the format; the number of the last logged statement, of all (seq) and of one table (log:T); of a
+            view, whether it is without its caches (bare:V), and the microseconds that its longest relation
+            took to be filled (longest:V)
     views   one row a view: its definition and its watermark, the last statement that it shows
     tables  foreign keys, which DuckDB itself would enforce too eagerly to be declared there
     history one row a refresh: when, to which versions, how, why, and what it took
@@ -30,6 +32,7 @@ from viewkeep.results import Refresh
 
 # how many earlier refreshes of a view the chooser looks at
 REMEMBERED = 50
+_MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,58 @@ class Entry:
     refreshed: datetime | None
 
 
+@dataclass(frozen=True)
+class Log:
+    """The modification log as a transaction sees it: the views that read it, the number of the last
+    statement, and what else `meta` has."""
+
+    entries: Sequence[Entry]
+    upto: int
+    numbers: Mapping[str, int]
+
+    def watermark(self, view: str) -> int:
+        """The last statement that a view shows."""
+        mark = next((e.watermark for e in self.entries if e.view.name.lower() == view.lower()), _MISSING)
+        if mark is _MISSING:
+            raise CorruptCatalog(
+                f"view {view} is not registered any more", hint="was it dropped by another session?"
+            )
+        if not isinstance(mark, int) or mark > self.upto:
+            raise CorruptCatalog(
+                f"the watermark of view {view} is {mark}, past the last logged statement",
+                hint=f"drop view {view} and create it again; base tables are not affected",
+            )
+        return mark
+
+    def changed_after(self, table: str, after: int) -> bool:
+        """Whether a statement past a watermark changed the table. Of a file that an earlier version of
+        viewkeep made it may not be known."""
+        return after < min(self.upto, self.numbers.get(f"log:{table.lower()}", self.upto))
+
+    def is_bare(self, view: View) -> bool:
+        """Whether a view is without its caches."""
+        return bool(self.numbers.get(f"bare:{view.name.lower()}"))
+
+    def longest(self, view: View) -> float | None:
+        """The seconds that the longest of a view's relations took to be filled."""
+        found = self.numbers.get(f"longest:{view.name.lower()}")
+        return None if found is None else found / 1e6
+
+    def seen_by_all(self, table: str, refreshed: Sequence[View]) -> int:
+        """The last statement that every view that reads the table shows, when some have been refreshed."""
+        names = {view.name for view in refreshed}
+        readers = (e for e in self.entries if any(t.name == table for t in e.view.tables))
+        return min((self.upto if e.view.name in names else e.watermark for e in readers), default=0)
+
+
 def target_table(view: str, target: str) -> exp.Table:
     """Where a target of a view is stored."""
     return exp.table_(f"view:{view.lower()}:{target}", db=SCHEMA, quoted=True)
+
+
+def drop_target(view: str, target: str) -> exp.Drop:
+    """The statement that drops a target, if it is there."""
+    return exp.Drop(tables=[target_table(view, target)], kind="TABLE", exists=True)
 
 
 def index_on(view: str, target: str, column: str) -> exp.Create:
@@ -124,23 +176,6 @@ class Store:
         ).fetchall()
         return [Entry(View.from_json(doc), mark, when) for doc, mark, when in rows]
 
-    def watermark(self, view: str) -> int:
-        row = self.con.execute(
-            "SELECT watermark, (SELECT value FROM viewkeep.meta WHERE key = 'seq') FROM viewkeep.views "
-            "WHERE name = ?",
-            [view.lower()],
-        ).fetchone()
-        if row is None:
-            raise CorruptCatalog(
-                f"view {view} is not registered any more", hint="was it dropped by another session?"
-            )
-        if row[0] is None or row[1] is None or row[0] > row[1]:
-            raise CorruptCatalog(
-                f"the watermark of view {view} is {row[0]}, past the last logged statement",
-                hint=f"drop view {view} and create it again; base tables are not affected",
-            )
-        return int(row[0])
-
     def add_view(self, view: View, watermark: int) -> None:
         self.con.execute(
             "INSERT INTO viewkeep.views SELECT ?, coalesce(max(position), 0) + 1, ?, ?, "
@@ -154,7 +189,20 @@ class Store:
             [watermark, view.lower()],
         )
 
+    def note_filled(self, view: str, longest: float | None) -> None:
+        """A view was computed: with its caches, or bare."""
+        self._note(f"bare:{view.lower()}", int(longest is None))
+        if longest is not None:
+            self._note(f"longest:{view.lower()}", round(longest * 1e6))
+
+    def _note(self, key: str, value: int) -> None:
+        self.con.execute("INSERT OR REPLACE INTO viewkeep.meta VALUES (?, ?)", [key, value])
+
     def remove_view(self, view: str) -> None:
+        self.con.execute(
+            "DELETE FROM viewkeep.meta WHERE key IN (?, ?)",
+            [f"bare:{view.lower()}", f"longest:{view.lower()}"],
+        )
         self.con.execute("DELETE FROM viewkeep.views WHERE name = ?", [view.lower()])
         self.con.execute("DELETE FROM viewkeep.history WHERE lower(view) = ?", [view.lower()])
 
@@ -164,7 +212,7 @@ class Store:
         """Notes a refresh."""
         past = self._noted(done.view)
         if done.strategy != "none":
-            past.append(Past(done.strategy, done.changes_in, done.seconds))
+            past.append(Past(done.strategy, done.changes_in, done.seconds, done.statements))
         self.con.execute(
             "INSERT INTO viewkeep.history VALUES (?, now()::TIMESTAMP, ?, ?, ?, ?, ?, ?, ?, ?)",
             [done.view, json.dumps(versions), done.strategy, done.reason, done.changes_in, done.rows_changed,
@@ -182,7 +230,7 @@ class Store:
     def _noted(self, view: str) -> list[Past]:
         if view.lower() not in self._past:
             rows = self.con.execute(
-                "SELECT strategy, changes_in, seconds FROM viewkeep.history "
+                "SELECT strategy, changes_in, seconds, statements FROM viewkeep.history "
                 "WHERE lower(view) = ? AND strategy <> 'none' ORDER BY rowid",
                 [view.lower()],
             ).fetchall()
@@ -191,24 +239,39 @@ class Store:
 
     # --- the log ---
 
+    def log(self) -> Log:
+        """How far the log and the views are."""
+        numbers = self._numbers()
+        return Log(self.entries(), numbers["seq"], numbers)
+
     def last_seq(self) -> int:
-        row = self.con.execute("SELECT value FROM viewkeep.meta WHERE key = 'seq'").fetchone()
-        if row is None or row[0] is None:
+        """The number of the last logged statement."""
+        return self._numbers()["seq"]
+
+    def _numbers(self) -> dict[str, int]:
+        numbers = dict(self.con.execute("SELECT key, value FROM viewkeep.meta").fetchall())
+        if numbers.get("seq") is None:
             raise CorruptCatalog(
                 "the number of the last logged statement is lost",
                 hint="restore the file from a backup, or DROP SCHEMA viewkeep CASCADE and create the views "
                 "again; base tables are not affected",
             )
-        return int(row[0])
+        return numbers
 
-    def next_seq(self) -> int:
+    def next_seq(self, table: str) -> int:
+        """The number of a statement that changes a table."""
         seq = self.last_seq() + 1
         self.con.execute("UPDATE viewkeep.meta SET value = ? WHERE key = 'seq'", [seq])
+        self._note(f"log:{table.lower()}", seq)
         return seq
 
     def start_log(self, table: Table) -> None:
         """A log with all columns of the table, those included that were added since it was started."""
         create_log(self.con, table)
+        self.con.execute(
+            "INSERT OR IGNORE INTO viewkeep.meta VALUES (?, ?)",
+            [f"log:{table.name.lower()}", self.last_seq()],
+        )
         there = {name.lower() for name in self._log_columns(table.name)}
         for column in table.columns:
             if column.name.lower() not in there:
@@ -241,11 +304,6 @@ class Store:
             index = exp.table_(name, db=schema, quoted=True)
             self.con.execute(to_sql(exp.Drop(tables=[index], kind="INDEX", exists=True)))
 
-    def pending(self, table: str, after: int) -> int:
-        """How many events of a table lie past a watermark."""
-        query = exp.select(exp.Count(this=exp.Star())).from_(log_table(table)).where(_past(after))
-        return int(self.con.execute(to_sql(query)).fetchone()[0])
-
     def trim_log(self, table: str, upto: int) -> None:
         """Forgets events that every view that reads the table has seen."""
         seen = exp.LTE(this=_seq(), expression=exp.Literal.number(upto))
@@ -269,7 +327,3 @@ class Store:
 
 def _seq() -> exp.Column:
     return exp.Column(this=exp.to_identifier(SEQ, quoted=True))
-
-
-def _past(after: int) -> exp.Expr:
-    return exp.GT(this=_seq(), expression=exp.Literal.number(after))

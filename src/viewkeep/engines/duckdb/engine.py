@@ -18,7 +18,8 @@ from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing, silent
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.duckdb.names import AsOf, DuckDBNames
-from viewkeep.engines.duckdb.refresh import Refresher, waiting_rows
+from viewkeep.engines.duckdb.netting import waiting_rows
+from viewkeep.engines.duckdb.refresh import Refresher
 from viewkeep.engines.duckdb.session import Session
 from viewkeep.engines.initial import shown
 from viewkeep.engines.report import check_tables, refreshed, verification
@@ -38,7 +39,7 @@ from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 from viewkeep.script.plan import Statements, statements
 from viewkeep.script.render import Renderer
-from viewkeep.store.duckdb import Store, target_table
+from viewkeep.store.duckdb import Store, drop_target
 
 
 class DuckDBEngine:
@@ -189,7 +190,7 @@ class DuckDBEngine:
             try:
                 if self._is_tracked(table.name):
                     logged = self._store.logged(table)
-                    count = run_captured(self._con, tree, logged, self._store.next_seq())
+                    count = run_captured(self._con, tree, logged, self._store.next_seq(table.name))
                     if eager:
                         self._maintain(eager, "", silent)
                 else:
@@ -289,7 +290,8 @@ class DuckDBEngine:
                     whole = self.find_table(table.name)
                     assert whole is not None  # the view was bound to it just now
                     self._store.start_log(whole)  # all columns: the next view may use others
-                rows = self._refresher.fill(view, compiled, progress)
+                caches = view.policy != "full"
+                rows, filled = self._refresher.fill(view, compiled, progress, caches=caches)
                 body = shown(compiled, names)
                 self._con.execute(
                     to_sql(exp.Create(this=base_table(view.name), kind="VIEW", expression=body))
@@ -298,7 +300,7 @@ class DuckDBEngine:
                 raise self._translated(problem) from problem
             now = self._store.last_seq()
             self._store.add_view(view, now)
-            created = refreshed(view, "full", "created", started, rows_changed=rows, statements=1)
+            created = refreshed(view, "full", "created", started, rows_changed=rows, statements=filled)
             self._store.remember(created, {table.name: now for table in view.tables})
         return rows
 
@@ -318,8 +320,7 @@ class DuckDBEngine:
     def _drop(self, view: View, compiled: Compiled) -> None:
         self._con.execute(to_sql(exp.Drop(tables=[base_table(view.name)], kind="VIEW", exists=True)))
         for target in compiled.placement.targets:
-            table = target_table(view.name, target.name)
-            self._con.execute(to_sql(exp.Drop(tables=[table], kind="TABLE", exists=True)))
+            self._con.execute(to_sql(drop_target(view.name, target.name)))
         self._store.remove_view(view.name)
         self._refresher.forget()
         for table_ in view.tables:
@@ -345,13 +346,9 @@ class DuckDBEngine:
         self, views: Sequence[tuple[View, Compiled]], full: str, progress: Progress
     ) -> list[Refresh]:
         """Brings views to the end of the log, in the transaction that is open."""
-        upto = self._store.last_seq()
-        done, seen = [], set()
-        for view, compiled in views:
-            refresh, tables = self._refresher.refresh(view, compiled, full, upto, progress)
-            done.append(refresh)
-            seen |= tables
-        self._refresher.trim(seen)
+        log = self._store.log()
+        done = [self._refresher.refresh(view, compiled, full, log, progress) for view, compiled in views]
+        self._refresher.trim([view for view, _ in views], log)
         return done
 
     def _check_tables(self, views: Sequence[View]) -> None:
@@ -368,9 +365,10 @@ class DuckDBEngine:
         with self._transaction():
             whole = tuple(self._store.logged(self.find_table(x.name) or x) for x in view.tables)
             names = DuckDBNames(view.name, whole)
-            after, upto = self._store.watermark(view.name), self._store.last_seq()
+            log = self._store.log()
             # the query as the user wrote it may name columns that the maintained plan has pruned
-            present, _ = self._refresher.pending(replace(view, tables=whole), after, upto)
+            after = log.watermark(view.name)
+            present, _ = self._refresher.nets.of(replace(view, tables=whole), names, log, after)
             changed = frozenset(name for name, kinds in present.items() if kinds)
             recomputed = Renderer(AsOf(names, changed)).query(compiled.to_verify())
             return verification(

@@ -11,12 +11,14 @@ from viewkeep.algebra.expressions import pre_name
 from viewkeep.algebra.nodes import Scan, State
 from viewkeep.capture.duckdb import base_table
 from viewkeep.catalog.models import Table
+from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.idiff.bags import rows_before
 from viewkeep.idiff.net import NET_KIND
 from viewkeep.store.duckdb import target_table
 
 # aliases that no column has: in a subquery b.k would be taken for a field of a column b
 BASE, NET = "viewkeep_base", "viewkeep_net"
+_TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
 
 
 class DuckDBNames:
@@ -83,6 +85,13 @@ class AsOf:
 
     def stored(self, target: str) -> exp.Expr:
         return self._names.stored(target)
+
+
+def temporary(name: exp.Expr, query: exp.Query) -> str:
+    """The statement that computes a relation for this session alone."""
+    return to_sql(
+        exp.Create(this=name, kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query)
+    )
 
 
 def bare(name: str) -> exp.Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,23 +13,23 @@ from sqlglot import exp
 from viewkeep.algebra.bags import OCCURRENCE
 from viewkeep.algebra.nodes import Scan
 from viewkeep.algebra.script_nodes import Stored
-from viewkeep.capture.duckdb import base_table, log_table
-from viewkeep.catalog.models import Table, View
+from viewkeep.capture.duckdb import base_table
+from viewkeep.catalog.models import View
+from viewkeep.chooser import Choice, Kept
 from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.duckdb.dialect import to_sql
-from viewkeep.engines.duckdb.names import DuckDBNames, bare
-from viewkeep.engines.initial import fill_queries
-from viewkeep.engines.report import Counts, kinds_present, refreshed, total
-from viewkeep.idiff.bags import changed_rows, occurrence_changes, value_changes
+from viewkeep.engines.duckdb.names import DuckDBNames, bare, temporary
+from viewkeep.engines.duckdb.netting import Nets, counted
+from viewkeep.engines.initial import fill_queries, fill_view
+from viewkeep.engines.report import Counts, refreshed, total
 from viewkeep.idiff.changes import KIND
-from viewkeep.idiff.net import SEQ, labels, net_changes, summary
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh
 from viewkeep.script.cost import Sizes, lookups
 from viewkeep.script.model import Script
 from viewkeep.script.plan import Change, Compute, statements
-from viewkeep.store.duckdb import Store, base_index, index_on, target_table
+from viewkeep.store.duckdb import Log, Store, base_index, drop_target, index_on, target_table
 
 # fewer rows are scanned faster than an index is kept
 WORTH_AN_INDEX = 10_000
@@ -43,9 +43,10 @@ ROWS_A_VALUE = 100
 MISGUIDED = "common_subplan,statistics_propagation"
 # seconds that a statement takes however little it reads, most of them for planning it
 STATEMENT = 0.004
-_TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
-
-Present = Mapping[str, frozenset[str]]
+# a relation is counted again when more rows of it have changed than this share of it, or these few
+STALE, FEW = 0.1, 100
+# how much of the log is kept that every view has seen: to delete after each refresh would cost each of them
+SEEN_STATEMENTS, SEEN_ROWS = 64, 10_000
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,18 @@ class _Ready:
 
 
 @dataclass(frozen=True)
+class _Rows:
+    """How many rows a relation had when it was counted, and how many changed since."""
+
+    counted: int
+    changed: int = 0
+
+    @property
+    def is_stale(self) -> bool:
+        return self.changed > max(FEW, self.counted * STALE)
+
+
+@dataclass(frozen=True)
 class _Done:
     """What a script did: rows changed in the view, diff rows, DML statements, and whether it computed groups
     anew."""
@@ -84,46 +97,49 @@ class Refresher:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.nets = Nets(store)
         self._ready: dict[tuple[str, int], _Ready] = {}
         self._selective: dict[tuple[str, str], bool] = {}
         self._indexed: set[tuple[str, str]] = set()
+        self._rows: dict[str, _Rows] = {}
+        self._seen_rows: dict[str, int] = {}
+        self._trimmed: dict[str, int] = {}
 
     @property
     def _con(self) -> Any:
         return self._store.con
 
-    def refresh(
-        self, view: View, compiled: Compiled, full: str, upto: int, progress: Progress
-    ) -> tuple[Refresh, set[str]]:
-        """Brings a view to a version of the log; also which tables had changes. `full`: why to recompute."""
+    def refresh(self, view: View, compiled: Compiled, full: str, log: Log, progress: Progress) -> Refresh:
+        """Brings a view to the end of the log. `full`: why to recompute."""
         started = time.perf_counter()
-        names = DuckDBNames(view.name, view.tables)
         if full:
-            done = self._recomputed(view, compiled, full, {}, upto, started, progress)
-            return done, {table.name for table in view.tables}
-        after = self._store.watermark(view.name)
-        waiting = self._waiting(view, after, upto)
-        seen = {name for name, n in waiting.items() if n}
-        present, counts = self.net(view, names, after, waiting)
+            for table in view.tables:  # nobody looks how much of it changed
+                self._rows.pop(table.name, None)
+            choice = Choice(True, full, caches=view.policy != "full")
+            return self._recomputed(view, compiled, choice, {}, log, started, progress)
+        names = DuckDBNames(view.name, view.tables)
+        present, counts = self.nets.of(view, names, log, log.watermark(view.name))
+        self._note_changes(counts)
         if not any(present.values()):
             done = refreshed(view, "none", "no base table changed", started)
-            self._record(view, done, upto)
-            return done, seen
+            self._record(view, done, log)
+            return done
         planned = time.perf_counter()
         ready = self._prepare(view, compiled.script(present), names)
-        sizes = self._sizes(view, compiled)
+        sizes = self._sizes(view, compiled, log.is_bare(view))
         overhead = STATEMENT * (len(ready.steps) + len(ready.changes))
         past = partial(self._store.past, view.name)
-        choice = weigh(view, compiled, ready.script, counts, sizes, overhead, past)
+        kept = Kept(len(compiled.placement.targets), log.is_bare(view), log.longest(view))
+        choice = weigh(view, compiled, ready.script, counts, sizes, overhead, past, kept)
         phases = {"net": planned - started, "plan": time.perf_counter() - planned}
         if choice.full:
-            done = self._recomputed(view, compiled, choice.reason, counts, upto, started, progress)
-            return replace(done, phases=phases), seen
+            done = self._recomputed(view, compiled, choice, counts, log, started, progress)
+            return replace(done, phases=phases)
         unindexed = time.perf_counter()
         indexed = self._index_tables(view, ready, counts, sizes, progress)
         started += time.perf_counter() - unindexed  # done once, for all refreshes to come
         with self._con.without_optimizers(MISGUIDED):
-            ran = self._run(ready, names)
+            ran = self._run(view, ready, names)
         strategy = "groups" if ran.recomputed else compiled.strategy
         more = {
             "rows_changed": ran.rows_changed,
@@ -133,82 +149,57 @@ class Refresher:
         done = refreshed(view, strategy, counts, started, phases=phases, **more)
         if indexed:
             done = replace(done, reason=f"{done.reason}; indexed first: {', '.join(indexed)}")
-        self._record(view, done, upto)
-        return done, seen
+        self._record(view, done, log)
+        return done
 
-    def _record(self, view: View, done: Refresh, upto: int) -> None:
-        self._store.move_watermark(view.name, upto)
-        self._store.remember(done, {table.name: upto for table in view.tables})
+    def _record(self, view: View, done: Refresh, log: Log) -> None:
+        self._store.move_watermark(view.name, log.upto)
+        self._store.remember(done, {table.name: log.upto for table in view.tables})
 
     def _recomputed(
         self,
         view: View,
         compiled: Compiled,
-        reason: str,
+        choice: Choice,
         counts: Counts,
-        upto: int,
+        log: Log,
         started: float,
         progress: Progress,
     ) -> Refresh:
-        rows = self.fill(view, compiled, progress)
-        more = {"rows_changed": rows, "statements": 1, "changes_in": total(counts)}
-        done = refreshed(view, "full", reason, started, **more)
-        self._record(view, done, upto)
+        rows, statements = self.fill(view, compiled, progress, caches=choice.caches)
+        more = {"rows_changed": rows, "statements": statements, "changes_in": total(counts)}
+        done = refreshed(view, "full", choice.reason, started, **more)
+        self._record(view, done, log)
         return done
 
-    def fill(self, view: View, compiled: Compiled, progress: Progress) -> int:
-        """Computes every target from scratch; the number of the view's rows."""
+    def fill(
+        self, view: View, compiled: Compiled, progress: Progress, *, caches: bool = True
+    ) -> tuple[int, int]:
+        """Computes every target from scratch, or the view alone and drops its caches; the number of the
+        view's rows, and of relations."""
         names = DuckDBNames(view.name, view.tables)
-        rows = 0
-        for target, query in fill_queries(compiled, names):
+        rows, longest = 0, 0.0
+        filled = list(fill_queries(compiled, names) if caches else fill_view(compiled, names))
+        for target, query in filled:
             progress(f"computing {target.role} {target.name} of {view.name}")
             create = exp.Create(
                 this=target_table(view.name, target.name), kind="TABLE", replace=True, expression=query
             )
+            started = time.perf_counter()
             rows = self._count(to_sql(create))
-            for column in compiled.lookups()[target.name] if rows >= WORTH_AN_INDEX else ():
+            longest = max(longest, time.perf_counter() - started)
+            self._rows[_target(view, target.name)] = _Rows(rows)
+            for column in compiled.lookups()[target.name] if rows >= WORTH_AN_INDEX and caches else ():
                 self._con.execute(to_sql(index_on(view.name, target.name, column)))
-        return rows
+        others = [target for target in compiled.placement.targets if target.role != "view"]
+        for target in others if not caches else ():
+            self._con.execute(to_sql(drop_target(view.name, target.name)))
+        if others:
+            self._store.note_filled(view.name, longest if caches else None)
+        return rows, len(filled)
 
     def _count(self, sql: str) -> int:
         return int(self._con.execute(sql).fetchone()[0])
-
-    # --- what changed ---
-
-    def _waiting(self, view: View, after: int, upto: int) -> dict[str, int]:
-        """How many events of each table lie past a watermark."""
-        if after == upto:
-            return {}
-        past = [exp.Subquery(this=_counted(_events(t.name, after))) for t in view.tables]
-        counts = self._con.execute(to_sql(exp.select(*past))).fetchone()
-        return {table.name: int(n) for table, n in zip(view.tables, counts, strict=True)}
-
-    def net(
-        self, view: View, names: DuckDBNames, after: int, waiting: Mapping[str, int]
-    ) -> tuple[Present, Counts]:
-        """Combines the log of each table into net changes; which kinds of change there are, and how many."""
-        present: dict[str, frozenset[str]] = {}
-        counts: dict[str, dict[str, int]] = {}
-        for table in view.tables:
-            if waiting.get(table.name):
-                self._con.execute(_created(names.net(table.name), self._net_of(table, after)))
-                row = self._con.execute(to_sql(summary(table, names.net(table.name)))).fetchone()
-                found = {label: int(n) for label, n in zip(labels(table), row, strict=True) if n}
-                present[table.name], counts[table.name] = kinds_present(found)
-        return present, counts
-
-    def _net_of(self, table: Table, after: int) -> exp.Query:
-        events = _events(table.name, after)
-        if table.key:
-            return net_changes(table, events)
-        values = exp.table_(f"viewkeep:values:{table.name.lower()}", quoted=True)
-        self._con.execute(_created(values, value_changes(table, events)))
-        return occurrence_changes(table, values, base_table(table.name))
-
-    def pending(self, view: View, after: int, upto: int) -> tuple[Present, Counts]:
-        """The net changes past a watermark, as relations that `as of` reads."""
-        names = DuckDBNames(view.name, view.tables)
-        return self.net(view, names, after, self._waiting(view, after, upto))
 
     # --- what to run ---
 
@@ -221,20 +212,38 @@ class Refresher:
             self._ready[key] = _Ready(script, steps, changes, _base_lookups(script))
         return self._ready[key]
 
-    def _sizes(self, view: View, compiled: Compiled) -> Sizes:
-        """The rows of base tables and targets, which DuckDB knows without reading them."""
-        tables = {table.name: base_table(table.name) for table in view.tables}
-        targets = {t.name: target_table(view.name, t.name) for t in compiled.placement.targets}
-        counts = [_counted(exp.select("*").from_(t)) for t in (*tables.values(), *targets.values())]
-        found = self._con.execute(to_sql(exp.select(*(exp.Subquery(this=c) for c in counts)))).fetchone()
-        rows = dict(zip((*tables, *(f":{t}" for t in targets)), map(int, found), strict=True))
+    def _sizes(self, view: View, compiled: Compiled, is_bare: bool) -> Sizes:
+        """The rows of base tables and targets; a view that is bare has no caches."""
+        places = {table.name: base_table(table.name) for table in view.tables}
+        targets = [t.name for t in compiled.placement.targets]
+        stored = [t.name for t in compiled.placement.targets if t.role == "view" or not is_bare]
+        places |= {_target(view, name): target_table(view.name, name) for name in stored}
+        unknown = [name for name in places if name not in self._rows or self._rows[name].is_stale]
+        if unknown:
+            counts = (counted(exp.select("*").from_(places[name])) for name in unknown)
+            row = self._con.execute(to_sql(exp.select(*(exp.Subquery(this=c) for c in counts)))).fetchone()
+            self._rows |= {name: _Rows(int(n)) for name, n in zip(unknown, row, strict=True)}
+        rows = dict.fromkeys((_target(view, name) for name in targets), 0)
+        rows |= {name: self._rows[name].counted for name in places}
 
         def is_looked_up(leaf: Scan | Stored, column: str) -> bool:
             if isinstance(leaf, Scan):
                 return self._is_selective(leaf.table, leaf.base_name[column], rows[leaf.table])
-            return rows[f":{leaf.target}"] < WORTH_AN_INDEX or column in compiled.lookups()[leaf.target]
+            few = rows[_target(view, leaf.target)] < WORTH_AN_INDEX
+            return few or column in compiled.lookups()[leaf.target]
 
-        return Sizes({t: rows[t] for t in tables}, {t: rows[f":{t}"] for t in targets}, is_looked_up)
+        tables = {table.name: rows[table.name] for table in view.tables}
+        return Sizes(tables, {name: rows[_target(view, name)] for name in targets}, is_looked_up)
+
+    def _note_changes(self, counts: Counts) -> None:
+        for table, kinds in counts.items():
+            n = sum(kinds.values())
+            self._seen_rows[table] = self._seen_rows.get(table, 0) + n
+            self._note_change(table, n)
+
+    def _note_change(self, name: str, n: int) -> None:
+        if name in self._rows:
+            self._rows[name] = replace(self._rows[name], changed=self._rows[name].changed + n)
 
     def _index_tables(
         self, view: View, ready: _Ready, counts: Counts, sizes: Sizes, progress: Progress
@@ -269,11 +278,14 @@ class Refresher:
         self._ready.clear()
         self._selective.clear()
         self._indexed.clear()
+        self._rows.clear()
+        self._trimmed.clear()
+        self.nets.forget()
         self._store.forget()
 
     # --- running ---
 
-    def _run(self, ready: _Ready, names: DuckDBNames) -> _Done:
+    def _run(self, view: View, ready: _Ready, names: DuckDBNames) -> _Done:
         """Computes all relations, then applies."""
         sizes: dict[str, int] = {}
         diff_rows = 0
@@ -293,6 +305,7 @@ class Refresher:
         for sql, change in ready.changes:
             if change.kind in kinds.get(change.source, ()) if change.among else sizes[change.source]:
                 count = self._count(sql)
+                self._note_change(_target(view, change.target.name), count)
                 ran += 1
                 changed += count if change.target.role == "view" else 0
         return _Done(changed, diff_rows, ran, recomputed)
@@ -302,32 +315,20 @@ class Refresher:
         query = exp.select(bare(KIND)).distinct().from_(changes)
         return {kind for (kind,) in self._con.execute(to_sql(query)).fetchall()}
 
-    def trim(self, tables: set[str]) -> None:
-        """Forgets the events of tables that every view has seen."""
-        entries = self._store.entries() if tables else []
-        for table in tables:
-            marks = [e.watermark for e in entries if any(x.name == table for x in e.view.tables)]
-            if marks:
-                self._store.trim_log(table, min(marks))
+    def trim(self, views: Sequence[View], log: Log) -> None:
+        """Forgets the events that every view has seen, of the tables of views that are at the end of the log
+        now, when they are worth it."""
+        for table in sorted({table.name for view in views for table in view.tables}):
+            seen, trimmed = log.seen_by_all(table, views), self._trimmed.get(table, 0)
+            rows = self._seen_rows.get(table, 0)
+            if seen - trimmed >= SEEN_STATEMENTS or (seen > trimmed and rows >= SEEN_ROWS):
+                self._store.trim_log(table, seen)
+                self._trimmed[table], self._seen_rows[table] = seen, 0
 
 
-def waiting_rows(con: Any, table: Table, after: int) -> int:
-    """How many rows of a table changed past a watermark, each counted once."""
-    events = _events(table.name, after)
-    if table.key:
-        query = _counted(net_changes(table, events))
-    else:
-        query = changed_rows(exp.Subquery(this=value_changes(table, events), alias="net"))
-    return int(con.execute(to_sql(query)).fetchone()[0])
-
-
-def _counted(query: exp.Query) -> exp.Select:
-    return exp.select(exp.Count(this=exp.Star())).from_(exp.Subquery(this=query, alias="counted"))
-
-
-def _events(table: str, after: int) -> exp.Select:
-    past = exp.GT(this=bare(SEQ), expression=exp.Literal.number(after))
-    return exp.select("*").from_(log_table(table)).where(past)
+def _target(view: View, name: str) -> str:
+    """What a target is called among relations whose sizes are known; no table's name has a colon."""
+    return f"{view.name}:{name}"
 
 
 def _base_lookups(script: Script) -> frozenset[tuple[str, str]]:
@@ -336,14 +337,8 @@ def _base_lookups(script: Script) -> frozenset[tuple[str, str]]:
 
 
 def _step(compute: Compute, name: exp.Expr) -> _Step:
-    sql = _created(name, compute.query)
+    sql = temporary(name, compute.query)
     if compute.unless_empty is None:
         return _Step(compute, sql, sql)
     none = exp.select("*").from_(exp.Subquery(this=compute.query.copy(), alias="q")).where(exp.false())
-    return _Step(compute, sql, _created(name, none))
-
-
-def _created(name: exp.Expr, query: exp.Query) -> str:
-    return to_sql(
-        exp.Create(this=name, kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query)
-    )
+    return _Step(compute, sql, temporary(name, none))

@@ -17,7 +17,8 @@ from duckdb.func import SPECIAL
 
 # how statements begin that change no table's definition, as viewkeep writes them; others may
 _LEAVES_CATALOG = ("SELECT ", "INSERT ", "UPDATE ", "DELETE ", "BEGIN", "COMMIT",
-                   "CREATE OR REPLACE TEMPORARY TABLE ")  # fmt: skip
+                   "CREATE OR REPLACE TEMPORARY TABLE ", 'CREATE OR REPLACE TABLE "viewkeep".',
+                   'DROP TABLE IF EXISTS "viewkeep".', "CREATE INDEX ")  # fmt: skip
 
 
 class Rows:
