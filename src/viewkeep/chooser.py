@@ -32,6 +32,10 @@ LARGE_TABLES, WORTH_SAVING = 1_000_000, 0.25
 CHANGED_ROW = 30
 # Estimates are not so good that a smaller difference would tell anything.
 MARGIN = 1.2
+# Changes whose numbers differ by less than a third, as a logarithm, are of about one size.
+ABOUT = 0.3
+# So many of the last times that something took are looked at.
+RECENT = 3
 # Caches are made again where scripts save what that takes in so many refreshes.
 PAID_BACK = 10
 
@@ -122,19 +126,29 @@ def _recomputing(facts: Facts, *, bare: bool) -> float | None:
     """What computing the view last took, with its caches or without: it reads everything, however much
     changed."""
     full = [p for p in facts.past if p.strategy == "full"]
-    did = [p for p in full if (p.statements < facts.kept.relations) == bare]
-    return did[-1].seconds if did else None
+    return _least([p.seconds for p in full if (p.statements < facts.kept.relations) == bare])
 
 
 def _maintaining(changes: int, facts: Facts) -> float | None:
-    """What a script should take, from the last refresh of about this size that one did. Scripts that
+    """What a script should take, from the last refreshes of about this size that one did. Scripts that
     recompute the groups they touch are delta scripts like others."""
     did = [p for p in facts.past if p.strategy != "full"]
     if not did:
         return None
-    nearest = min(reversed(did), key=lambda p: abs(math.log((p.changes + 1) / (changes + 1))))
+
+    def distance(p: Past) -> float:
+        return abs(math.log((p.changes + 1) / (changes + 1)))
+
+    nearest = min(map(distance, did))
     # half of it is taken to be there at any size, the other half to grow with the change
-    return nearest.seconds * (1 + (changes + 1) / (nearest.changes + 1)) / 2
+    return _least(
+        [p.seconds * (1 + (changes + 1) / (p.changes + 1)) / 2 for p in did if distance(p) <= nearest + ABOUT]
+    )
+
+
+def _least(seconds: Sequence[float]) -> float | None:
+    """The least of the last times that something took: other work on the machine only ever adds to it."""
+    return min(seconds[-RECENT:], default=None)
 
 
 def _usual(facts: Facts) -> int:

@@ -212,7 +212,9 @@ class Store:
         """Notes a refresh."""
         past = self._noted(done.view)
         if done.strategy != "none":
-            past.append(Past(done.strategy, done.changes_in, done.seconds, done.statements))
+            # without what it shares with other views: it is no part of either way
+            seconds = done.seconds - done.phases.get("net", 0)
+            past.append(Past(done.strategy, done.changes_in, seconds, done.statements))
         self.con.execute(
             "INSERT INTO viewkeep.history VALUES (?, now()::TIMESTAMP, ?, ?, ?, ?, ?, ?, ?, ?)",
             [done.view, json.dumps(versions), done.strategy, done.reason, done.changes_in, done.rows_changed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -116,7 +116,7 @@ class Refresher:
             for table in view.tables:  # nobody looks how much of it changed
                 self._rows.pop(table.name, None)
             choice = Choice(True, full, caches=view.policy != "full")
-            return self._recomputed(view, compiled, choice, {}, log, started, progress)
+            return self._recomputed(view, compiled, choice, {}, log, started, progress, {})
         names = DuckDBNames(view.name, view.tables)
         present, counts = self.nets.of(view, names, log, log.watermark(view.name))
         self._note_changes(counts)
@@ -133,8 +133,7 @@ class Refresher:
         choice = weigh(view, compiled, ready.script, counts, sizes, overhead, past, kept)
         phases = {"net": planned - started, "plan": time.perf_counter() - planned}
         if choice.full:
-            done = self._recomputed(view, compiled, choice, counts, log, started, progress)
-            return replace(done, phases=phases)
+            return self._recomputed(view, compiled, choice, counts, log, started, progress, phases)
         unindexed = time.perf_counter()
         indexed = self._index_tables(view, ready, counts, sizes, progress)
         started += time.perf_counter() - unindexed  # done once, for all refreshes to come
@@ -165,10 +164,11 @@ class Refresher:
         log: Log,
         started: float,
         progress: Progress,
+        phases: Mapping[str, float],
     ) -> Refresh:
         rows, statements = self.fill(view, compiled, progress, caches=choice.caches)
         more = {"rows_changed": rows, "statements": statements, "changes_in": total(counts)}
-        done = refreshed(view, "full", choice.reason, started, **more)
+        done = refreshed(view, "full", choice.reason, started, phases=phases, **more)
         self._record(view, done, log)
         return done
 
