@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Past, choose
+from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Kept, Past, choose
 
 from .helpers import compiled, table
 
@@ -61,6 +61,46 @@ def test_of_tables_that_are_not_large_recomputing_must_save_time_worth_saving() 
     assert not choose("auto", middling).full
     assert choose("auto", replace(middling, table_rows=LARGE_TABLES)).full
     assert choose("auto", replace(middling, past=[Past("full", 0, 0.02), Past("id", 100, 0.3)])).full
+
+
+# a view with one cache; filling both takes a second, the view alone a third of one
+CACHED = replace(FACTS, past=[replace(CREATED, statements=2)], kept=Kept(relations=2, longest=0.3))
+
+
+def test_where_scripts_lose_to_the_view_alone_it_is_recomputed_without_its_caches() -> None:
+    assert not choose("auto", CACHED).full  # never tried
+    lost = replace(CACHED, past=[*CACHED.past, Past("id", 100, 0.5)])
+    choice = choose("auto", lost)
+    assert (choice.full, choice.caches) == (True, False)
+    assert "recomputing about 300 ms" in choice.reason
+
+
+def test_one_large_batch_does_not_cost_the_caches() -> None:
+    small = [Past("id", 100, 0.05)] * 3
+    choice = choose("auto", replace(CACHED, changes=900_000, past=[*CACHED.past, *small]))
+    assert (choice.full, choice.caches) == (True, True)
+
+
+def test_a_bare_view_gets_its_caches_back_when_they_are_soon_paid_for() -> None:
+    bare = replace(CACHED, kept=replace(CACHED.kept, is_bare=True))
+    past = [*CACHED.past, Past("id", 100, 0.1), Past("full", 100, 0.3)]
+    choice = choose("auto", replace(bare, past=past))  # 0.7 s more once, 0.2 s less each time
+    assert (choice.full, choice.caches) == (True, True)
+    past = [*CACHED.past, Past("id", 100, 0.31), Past("full", 100, 0.3)]
+    choice = choose("auto", replace(bare, past=past))
+    assert (choice.full, choice.caches) == (True, False)
+
+
+@pytest.mark.parametrize("policy", ["auto", "incremental"])
+def test_a_bare_view_is_recomputed_whatever_else_is_known(policy: str) -> None:
+    bare = Kept(relations=2, is_bare=True)
+    assert choose(policy, replace(FACTS, kept=bare, past=[])).full
+    assert choose(policy, replace(FACTS, kept=bare, table_rows=10)).full
+
+
+def test_other_work_on_the_machine_is_not_held_against_a_strategy() -> None:
+    past = [CREATED, Past("id", 100, 0.1), Past("id", 100, 7.0)]
+    assert not choose("auto", replace(FACTS, past=past)).full
 
 
 def test_without_a_measured_recomputation_there_is_nothing_to_compare_with() -> None:

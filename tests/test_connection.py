@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import viewkeep
+from viewkeep.engines.duckdb import refresh
 from viewkeep.errors import AlreadyExists, SyntaxProblem, UnknownView, Unsupported
 
 from .helpers import COST, SPJ, con, contents, log_of, shop, stored_as
@@ -180,7 +181,11 @@ def test_a_view_that_lags_behind_catches_up(vk: viewkeep.Connection) -> None:
     assert_right(vk, "b", SPJ)
 
 
-def test_the_log_is_trimmed_when_all_views_have_seen_it(vk: viewkeep.Connection) -> None:
+@pytest.mark.parametrize(("bound", "least"), [("SEEN_STATEMENTS", 1), ("SEEN_ROWS", 1)])
+def test_the_log_is_trimmed_when_all_views_have_seen_it(
+    vk: viewkeep.Connection, bound: str, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refresh, bound, least)
     view(vk, "a", COST)
     view(vk, "b", SPJ)
     vk.sql("UPDATE parts SET price = 5 WHERE pid = 1")

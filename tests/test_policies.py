@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import viewkeep
+from viewkeep import chooser
+from viewkeep.engines import choosing
+from viewkeep.engines.duckdb import netting
 from viewkeep.errors import Unsupported, ViewkeepError
 
 from .helpers import COST, SPJ, con, shop
+from .test_faults_duckdb import Faulty, put
 
 
 @pytest.fixture
@@ -92,6 +97,160 @@ def test_groups_are_told(vk: viewkeep.Connection) -> None:
     assert vk.refresh("w")[0].strategy == "id"  # a new maximum comes
     vk.sql("UPDATE links SET qty = 0 WHERE did = 1 AND pid = 1")
     assert vk.refresh("w")[0].strategy == "groups"  # the old one goes
+
+
+AVERAGES = """SELECT r.k, r.a FROM r JOIN (SELECT g, AVG(a) AS m FROM r GROUP BY g) AS s ON r.g = s.g
+              WHERE r.a > s.m"""
+
+
+@pytest.fixture
+def anything_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of any size may be recomputed, and few events are many."""
+    monkeypatch.setattr(chooser, "SMALL_TABLES", 0)
+    monkeypatch.setattr(choosing, "SMALL_TABLES", 0)
+    monkeypatch.setattr(chooser, "LARGE_TABLES", 0)
+    monkeypatch.setattr(netting, "MANY", 3)
+
+
+def grouped() -> viewkeep.Connection:
+    vk = viewkeep.connect("duckdb:")
+    vk.sql("CREATE TABLE r (k INT, g INT, a INT, PRIMARY KEY (k))")
+    vk.sql("INSERT INTO r SELECT i, i % 5, i % 7 FROM (SELECT explode(sequence(1, 100)) AS i) AS s")
+    vk.sql(f"CREATE MATERIALIZED VIEW v AS {AVERAGES}")
+    return vk
+
+
+def remember(vk: viewkeep.Connection, strategy: str, seconds: float, statements: int) -> None:
+    """Puts a refresh of two changes into the history that the chooser looks at."""
+    con(vk).execute(
+        "INSERT INTO viewkeep.history VALUES ('v', now()::TIMESTAMP, '{}', ?, '', 2, 0, 0, ?, ?)",
+        [strategy, statements, seconds],
+    )
+    vk.engine._store.forget()
+
+
+def stored(vk: viewkeep.Connection) -> list[str]:
+    query = "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'view:v:%' ORDER BY 1"
+    return [name.rpartition(":")[2] for (name,) in con(vk).execute(query).fetchall()]
+
+
+@pytest.mark.usefixtures("anything_goes")
+def test_a_view_loses_its_caches_and_gets_them_back() -> None:
+    vk = grouped()
+    assert len(stored(vk)) > 1
+    for _ in range(3):
+        remember(vk, "full", 5.0, len(stored(vk)))
+        remember(vk, "id", 60.0, 1)
+    vk.sql("UPDATE r SET a = 9 WHERE k IN (3, 4)")
+    assert vk.refresh("v")[0].strategy == "full"
+    assert stored(vk) == ["rows"]
+    assert vk.verify("v")
+    vk.sql("UPDATE r SET a = 0 WHERE k IN (3, 4)")
+    assert vk.refresh("v")[0].strategy == "full"
+    assert stored(vk) == ["rows"]
+    assert vk.verify("v")
+    assert not vk.status()[0].problem
+    vk.engine._store.con.execute("DELETE FROM viewkeep.history WHERE strategy = 'id'")
+    for _ in range(3):
+        remember(vk, "full", 5.0, 1)
+        remember(vk, "id", 0.01, 1)
+    vk.sql("UPDATE r SET a = 8 WHERE k IN (3, 4)")
+    (back,) = vk.refresh("v")
+    assert (back.strategy, back.reason) == ("full", "with its caches changes should take about 10 ms")
+    assert len(stored(vk)) > 1
+    vk.sql("UPDATE r SET a = 1 WHERE k IN (3, 4)")
+    assert vk.refresh("v")[0].strategy == "id"
+    assert vk.verify("v")
+    vk.sql("DROP MATERIALIZED VIEW v")
+    assert stored(vk) == []
+
+
+@pytest.mark.usefixtures("anything_goes")
+def test_a_recomputation_that_is_foreseen_combines_no_log() -> None:
+    vk = grouped()
+    for _ in range(3):
+        remember(vk, "full", 0.001, len(stored(vk)))
+        remember(vk, "id", 60.0, 1)
+    vk.sql("UPDATE r SET a = a + 1 WHERE k < 50; INSERT INTO r VALUES (500, 1, 1)")
+    (done,) = vk.refresh("v")
+    assert done.strategy == "full"
+    assert done.changes_in == 50
+    assert "net" not in done.phases
+    assert vk.verify("v")
+
+
+def test_a_view_that_is_always_recomputed_has_no_caches() -> None:
+    vk = viewkeep.connect("duckdb:")
+    vk.sql("CREATE TABLE r (k INT, g INT, a INT, PRIMARY KEY (k))")
+    vk.sql("INSERT INTO r VALUES (1, 1, 1), (2, 1, 5)")
+    vk.sql(f"CREATE MATERIALIZED VIEW v WITH (refresh_policy = 'full') AS {AVERAGES}")
+    assert stored(vk) == ["rows"]
+    vk.sql("UPDATE r SET a = 50 WHERE k = 1")
+    vk.refresh("v")
+    vk.refresh("v", full=True)
+    assert stored(vk) == ["rows"]
+    assert vk.sql("SELECT k FROM v").rows == ((1,),)
+    assert vk.verify("v")
+
+
+# --- views that wait for the same changes ---
+
+
+class Recorder(Faulty):
+    """A connection that tells what it was asked to run."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner, 0, False)
+        self.statements: list[str] = []
+
+    def execute(self, sql: str, *arguments: Any) -> Any:
+        self.statements.append(sql)
+        return super().execute(sql, *arguments)
+
+
+def test_net_changes_are_combined_once_for_all_views_that_wait_for_them() -> None:
+    vk = shop()
+    vk.sql(f"CREATE MATERIALIZED VIEW v AS {SPJ}")
+    vk.sql(f"CREATE MATERIALIZED VIEW w AS {COST}")
+    vk.sql("CREATE MATERIALIZED VIEW n AS SELECT pid FROM parts")  # it does not read prices
+    vk.sql("UPDATE parts SET price = price + 1 WHERE pid = 1")
+    real = con(vk)
+    recorder = Recorder(real)
+    put(vk, recorder)
+    strategies = [vk.refresh(name)[0].strategy for name in ("n", "v", "w")]
+    assert strategies == ["none", "id", "id"]
+    temporary = "CREATE OR REPLACE TEMPORARY TABLE"
+    made = [sql for sql in recorder.statements if sql.startswith(f'{temporary} "viewkeep:net:parts"')]
+    assert len(made) == 1
+    put(vk, real)
+    assert all(vk.verify(name) for name in ("n", "v", "w"))
+
+
+def test_a_view_that_is_behind_gets_net_changes_of_its_own() -> None:
+    vk = shop()
+    vk.sql(f"CREATE MATERIALIZED VIEW v AS {SPJ}")
+    vk.sql(f"CREATE MATERIALIZED VIEW w AS {COST}")
+    vk.sql("UPDATE parts SET price = price + 1 WHERE pid = 1")
+    vk.refresh("v")
+    vk.sql("UPDATE parts SET price = price + 1 WHERE pid = 2")
+    assert vk.refresh("v")[0].changes_in == 1
+    assert vk.refresh("w")[0].changes_in == 2
+    assert vk.verify("v")
+    assert vk.verify("w")
+
+
+def test_net_changes_of_a_statement_that_was_undone_are_forgotten() -> None:
+    """Its number is used again by the next statement."""
+    vk = shop()
+    vk.sql(f"CREATE MATERIALIZED VIEW e WITH (maintenance = 'eager') AS {COST}")
+    vk.sql(
+        "CREATE MATERIALIZED VIEW b WITH (maintenance = 'eager') AS SELECT pid, 10 DIV CAST(price AS INT) AS q FROM parts"
+    )
+    with pytest.raises(ViewkeepError):
+        vk.sql("UPDATE parts SET price = 0 WHERE pid = 1")
+    vk.sql("UPDATE parts SET price = 7 WHERE pid = 2")
+    assert vk.verify("e")
+    assert vk.verify("b")
 
 
 def test_a_table_that_has_grown_is_not_taken_for_small(tmp_path: Path) -> None:

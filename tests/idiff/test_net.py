@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import duckdb
@@ -11,7 +12,16 @@ from sqlglot import exp
 from tests.helpers import table
 from viewkeep.capture.duckdb import create_log, log_table
 from viewkeep.engines.duckdb.dialect import to_sql
-from viewkeep.idiff.net import LAST, NET_KIND, labels, net_changes, summary
+from viewkeep.idiff.net import (
+    LAST,
+    NET_KIND,
+    census,
+    labels,
+    net_changes,
+    net_changes_by_enforced_key,
+    summary,
+    tally,
+)
 
 T = table("t", "k INT, a INT, s STRING", "k")
 
@@ -214,3 +224,43 @@ def test_a_table_that_is_all_key() -> None:
     query = to_sql(net_changes(pairs, exp.select("*").from_(log_table("p"))))
     rows = made.execute(f'SELECT x, y, "{NET_KIND}" FROM ({query}) ORDER BY ALL').fetchall()
     assert rows == [(1, 1, "insert"), (1, 2, "delete")]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_keys_are_enforced_the_ends_tell_all(con: Any, seed: int) -> None:
+    random = Random(seed)
+    now: dict[int, tuple[Any, Any]] = {}
+    events: list[Event] = []
+    for seq in range(1, random.randint(2, 9)):
+        for k in range(6):
+            was = now.pop(k, None)
+            if was is not None:
+                events.append((seq, -1, k, *was))
+            if random.random() < 0.6:
+                now[k] = (random.choice([None, 1, 2]), random.choice([None, "x"]))
+                events.append((seq, 1, k, *now[k]))
+    random.shuffle(events)
+    expected = net(con, *events)
+    log = exp.select("*").from_(log_table("t"))
+    con.execute(f"CREATE OR REPLACE TEMP TABLE ends AS {to_sql(net_changes_by_enforced_key(T, log))}")
+    rows = con.execute(f'SELECT k, "{NET_KIND}", "pre:a", "pre:s", a, s FROM ends').fetchall()
+    assert len({r[0] for r in rows}) == len(rows)
+    assert {r[0]: (r[1], r[2:4], r[4:6]) for r in rows} == expected
+
+
+def test_a_census_gives_the_summary_of_fewer_columns(con: Any) -> None:
+    net(
+        con,
+        (1, 1, 1, 5, "x"),
+        (1, -1, 2, 5, "x"),
+        (1, -1, 3, 5, "x"),
+        (1, 1, 3, 6, "x"),
+        (1, -1, 4, 5, None),
+        (1, 1, 4, 5, "y"),
+    )
+    rows = con.execute(to_sql(census(T, exp.table_("net")))).fetchall()
+    assert tally(T, T, rows) == {"insert": 1, "delete": 1, "update": 2, "update:a": 1, "update:s": 1}
+    narrow = table("t", "k INT, a INT", "k")
+    assert tally(narrow, T, rows) == {"insert": 1, "delete": 1, "update": 1, "update:a": 1}
+    row = con.execute(to_sql(summary(narrow, exp.table_("net")))).fetchone()
+    assert dict(zip(labels(narrow), row, strict=True)) == {**tally(narrow, T, rows), "duplicate": 0}

@@ -81,11 +81,15 @@ class Log:
         found = self.numbers.get(f"longest:{view.name.lower()}")
         return None if found is None else found / 1e6
 
-    def seen_by_all(self, table: str, refreshed: Sequence[View]) -> int:
-        """The last statement that every view that reads the table shows, when some have been refreshed."""
-        names = {view.name for view in refreshed}
+    def moved(self, view: View) -> Log:
+        """The log after a view was brought to its end."""
+        entries = [replace(e, watermark=self.upto) if e.view.name == view.name else e for e in self.entries]
+        return replace(self, entries=entries)
+
+    def seen_by_all(self, table: str) -> int:
+        """The last statement that every view that reads the table shows."""
         readers = (e for e in self.entries if any(t.name == table for t in e.view.tables))
-        return min((self.upto if e.view.name in names else e.watermark for e in readers), default=0)
+        return min((e.watermark for e in readers), default=0)
 
 
 def target_table(view: str, target: str) -> exp.Table:

@@ -347,7 +347,10 @@ class DuckDBEngine:
     ) -> list[Refresh]:
         """Brings views to the end of the log, in the transaction that is open."""
         log = self._store.log()
-        done = [self._refresher.refresh(view, compiled, full, log, progress) for view, compiled in views]
+        done = []
+        for view, compiled in views:
+            done.append(self._refresher.refresh(view, compiled, full, log, progress))
+            log = log.moved(view)
         self._refresher.trim([view for view, _ in views], log)
         return done
 

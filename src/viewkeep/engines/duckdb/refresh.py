@@ -15,7 +15,7 @@ from viewkeep.algebra.nodes import Scan
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.capture.duckdb import base_table
 from viewkeep.catalog.models import View
-from viewkeep.chooser import Choice, Kept
+from viewkeep.chooser import Choice, Facts, Kept, choose
 from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.duckdb.dialect import to_sql
@@ -113,10 +113,14 @@ class Refresher:
         """Brings a view to the end of the log. `full`: why to recompute."""
         started = time.perf_counter()
         if full:
-            for table in view.tables:  # nobody looks how much of it changed
+            for table in view.tables:  # nobody looks by how much it has changed
                 self._rows.pop(table.name, None)
             choice = Choice(True, full, caches=view.policy != "full")
             return self._recomputed(view, compiled, choice, {}, log, started, progress, {})
+        if foreseen := self._foreseen(view, compiled, log):
+            counts, choice = foreseen
+            self._note_changes(counts)
+            return self._recomputed(view, compiled, choice, counts, log, started, progress, {})
         names = DuckDBNames(view.name, view.tables)
         present, counts = self.nets.of(view, names, log, log.watermark(view.name))
         self._note_changes(counts)
@@ -129,8 +133,9 @@ class Refresher:
         sizes = self._sizes(view, compiled, log.is_bare(view))
         overhead = STATEMENT * (len(ready.steps) + len(ready.changes))
         past = partial(self._store.past, view.name)
-        kept = Kept(len(compiled.placement.targets), log.is_bare(view), log.longest(view))
-        choice = weigh(view, compiled, ready.script, counts, sizes, overhead, past, kept)
+        choice = weigh(
+            view, compiled, ready.script, counts, sizes, overhead, past, _kept(compiled, view, log)
+        )
         phases = {"net": planned - started, "plan": time.perf_counter() - planned}
         if choice.full:
             return self._recomputed(view, compiled, choice, counts, log, started, progress, phases)
@@ -150,6 +155,24 @@ class Refresher:
             done = replace(done, reason=f"{done.reason}; indexed first: {', '.join(indexed)}")
         self._record(view, done, log)
         return done
+
+    def _foreseen(self, view: View, compiled: Compiled, log: Log) -> tuple[Counts, Choice] | None:
+        """The choice to recompute, and what it is for, where so much has changed that even combining the log
+        would take longer than what is won."""
+        if view.policy != "auto":
+            return None
+        counts = self.nets.touched(view, log, log.watermark(view.name))
+        touched = total(counts)
+        if not touched:
+            return None
+        past = self._store.past(view.name)
+        if any(p.strategy != "full" for p in past):
+            rows = sum(self._sizes(view, compiled, log.is_bare(view)).tables.values())
+            choice = choose("auto", Facts(touched, rows, 0, 0, 0, past, _kept(compiled, view, log)))
+        else:  # a script never ran, and was estimated to take longer for fewer changes
+            fewer = any(0 < p.changes <= touched for p in past)
+            choice = Choice(fewer, f"{touched:,} changes: fewer have been recomputed before")
+        return (counts, choice) if choice.full else None
 
     def _record(self, view: View, done: Refresh, log: Log) -> None:
         self._store.move_watermark(view.name, log.upto)
@@ -316,14 +339,17 @@ class Refresher:
         return {kind for (kind,) in self._con.execute(to_sql(query)).fetchall()}
 
     def trim(self, views: Sequence[View], log: Log) -> None:
-        """Forgets the events that every view has seen, of the tables of views that are at the end of the log
-        now, when they are worth it."""
+        """Forgets the events of the views' tables that every view has seen, when they are worth it."""
         for table in sorted({table.name for view in views for table in view.tables}):
-            seen, trimmed = log.seen_by_all(table, views), self._trimmed.get(table, 0)
+            seen, trimmed = log.seen_by_all(table), self._trimmed.get(table, 0)
             rows = self._seen_rows.get(table, 0)
             if seen - trimmed >= SEEN_STATEMENTS or (seen > trimmed and rows >= SEEN_ROWS):
                 self._store.trim_log(table, seen)
                 self._trimmed[table], self._seen_rows[table] = seen, 0
+
+
+def _kept(compiled: Compiled, view: View, log: Log) -> Kept:
+    return Kept(len(compiled.placement.targets), log.is_bare(view), log.longest(view))
 
 
 def _target(view: View, name: str) -> str:
