@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given, seed
 from hypothesis import strategies as st
 
 import viewkeep
 
 from .helpers import contents
 from .language import BATCHES, START, TABLES
-from .oracle.backend import INDEPENDENT
+from .oracle.backend import independent_cases
 from .oracle.grammar import Case, Col, Tab, cases, change
 from .oracle.harness import Overflow, Replay, bag
 
@@ -24,15 +24,7 @@ def drawn(number: int, strategy: st.SearchStrategy[Any]) -> Any:
     """Runs a test for as many independent cases; each time the same ones."""
 
     def decorate(test: Any) -> Any:
-        limits = settings(
-            max_examples=number,
-            deadline=None,
-            database=None,
-            phases=tuple(Phase),
-            suppress_health_check=list(HealthCheck),
-            backend=INDEPENDENT,
-        )
-        return seed(number)(limits(given(strategy)(test)))
+        return seed(number)(independent_cases(number)(given(strategy)(test)))
 
     return decorate
 
@@ -40,7 +32,7 @@ def drawn(number: int, strategy: st.SearchStrategy[Any]) -> Any:
 # --- batches ---
 
 
-@drawn(30, cases(most_views=4))
+@drawn(20, cases(most_views=4))
 def test_one_big_batch_equals_many_small_ones(case: Case) -> None:
     with viewkeep.connect("duckdb:") as vk:
         try:
@@ -57,7 +49,7 @@ def test_one_big_batch_equals_many_small_ones(case: Case) -> None:
             return
 
 
-@drawn(30, cases(most_views=4))
+@drawn(20, cases(most_views=4))
 def test_a_batch_and_its_inverse_give_back_the_old_view(case: Case) -> None:
     with viewkeep.connect("duckdb:") as vk:
         try:

@@ -15,7 +15,7 @@ import viewkeep
 from viewkeep.bench.tpch import TPCH, VIEWS, Changes
 
 SCALE = 0.01
-BATCHES = 4
+BATCHES = 3
 # On Spark each statement takes long however small the tables are: a test run has some queries there. With
 # VIEWKEEP_TPCH_SPARK=all it has all of them, and every query sees every table change.
 ON_SPARK = ("q13", "q15", "q16", "q18", "q22")

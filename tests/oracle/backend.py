@@ -7,6 +7,9 @@ replayed and shrunk by hypothesis as always.
 
 from __future__ import annotations
 
+import os
+
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
 INDEPENDENT = "viewkeep-independent"
@@ -17,3 +20,20 @@ class Independent(HypothesisProvider):
 
 
 AVAILABLE_PROVIDERS[INDEPENDENT] = Independent
+
+
+# shrinking a failure takes minutes: leave it out while hunting with many seeds
+_PHASES = tuple(p for p in Phase if p is not Phase.shrink or "VIEWKEEP_NO_SHRINK" not in os.environ)
+
+
+def independent_cases(number: int) -> settings:
+    """So many cases, however long each takes."""
+    return settings(
+        max_examples=number,
+        deadline=None,
+        phases=_PHASES,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+        backend=INDEPENDENT,
+    )

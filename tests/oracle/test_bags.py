@@ -6,15 +6,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from .backend import INDEPENDENT
+from .backend import independent_cases
 from .expressions import KINDS, value
 from .grammar import Case, Col, Tab, change, insertion
 from .harness import replay
 from .queries import Source, views
-from .test_random_views import PHASES
 
 CASES = int(os.environ.get("VIEWKEEP_FUZZ_CASES", "400"))
 SHARDS = 2
@@ -121,15 +120,7 @@ def cases(draw: st.DrawFn) -> Case:
 def shard(number: int) -> Callable[[], None]:
     """See test_random_views.py."""
 
-    @settings(
-        max_examples=max(1, CASES // SHARDS // 2),  # a database has two views on average
-        deadline=None,
-        phases=PHASES,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=True,
-        backend=INDEPENDENT,
-    )
+    @independent_cases(max(1, CASES // SHARDS // 2))  # a database has two views on average
     @given(case=cases())
     def maintained_equals_recomputed(case: Case) -> None:
         replay(case, {"tuple": "tuple"})

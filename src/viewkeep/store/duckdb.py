@@ -195,9 +195,13 @@ class Store:
 
     def note_filled(self, view: str, longest: float | None) -> None:
         """A view was computed: with its caches, or bare."""
-        self._note(f"bare:{view.lower()}", int(longest is None))
-        if longest is not None:
-            self._note(f"longest:{view.lower()}", round(longest * 1e6))
+        if longest is None:
+            self._note(f"bare:{view.lower()}", 1)
+            return
+        self.con.execute(
+            "INSERT OR REPLACE INTO viewkeep.meta VALUES (?, 0), (?, ?)",
+            [f"bare:{view.lower()}", f"longest:{view.lower()}", round(longest * 1e6)],
+        )
 
     def _note(self, key: str, value: int) -> None:
         self.con.execute("INSERT OR REPLACE INTO viewkeep.meta VALUES (?, ?)", [key, value])

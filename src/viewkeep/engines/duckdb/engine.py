@@ -41,6 +41,14 @@ from viewkeep.script.plan import Statements, statements
 from viewkeep.script.render import Renderer
 from viewkeep.store.duckdb import Store, drop_target
 
+# information_schema has both, but takes three times as long to ask
+_TABLE_NAMED = """SELECT schema_name, table_name FROM duckdb_tables()
+                  WHERE database_name = current_database() AND lower(table_name) = lower(?)
+                  AND lower(schema_name) = lower(?)"""
+_VIEW_NAMED = """SELECT schema_name, view_name FROM duckdb_views()
+                 WHERE database_name = current_database() AND lower(view_name) = lower(?)
+                 AND lower(schema_name) = lower(?)"""
+
 
 class DuckDBEngine:
     """One DuckDB database, opened by this process."""
@@ -99,13 +107,11 @@ class DuckDBEngine:
 
     def _qualify(self, name: str) -> str:
         parts = name.split(".")
-        with self._lock:
-            found = self._con.execute(
-                "SELECT table_schema, table_name FROM information_schema.tables "
-                "WHERE lower(table_name) = lower(?) AND table_catalog = current_database() "
-                "AND lower(table_schema) = lower(?)",
-                [parts[-1], parts[-2] if len(parts) > 1 else "main"],
-            ).fetchone()
+        schema = parts[-2] if len(parts) > 1 else "main"
+        found = None
+        for named in (_TABLE_NAMED, _VIEW_NAMED):
+            with self._lock:
+                found = found or self._con.execute(named, [parts[-1], schema]).fetchone()
         if found is None:
             return name
         return str(found[1]) if found[0] == "main" else f"{found[0]}.{found[1]}"
