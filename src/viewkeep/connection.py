@@ -11,45 +11,35 @@ from sqlglot.errors import SqlglotError
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.printing import line, tree
-from viewkeep.catalog.models import Table, View, default_strategy, same_table
-from viewkeep.chooser import POLICIES, needs_everything
+from viewkeep.catalog.models import View
+from viewkeep.chooser import needs_everything
+from viewkeep.definitions import Definitions
 from viewkeep.engines.contract import Engine, Progress, silent
 from viewkeep.engines.python_functions import exactly
 from viewkeep.errors import (
     AlreadyExists,
-    CorruptCatalog,
     DependentViews,
-    NoKey,
     SyntaxProblem,
     UnknownColumn,
     UnknownFunction,
     UnknownTable,
-    UnknownView,
     Unsupported,
     ViewkeepError,
 )
-from viewkeep.frontend.binder import bind
 from viewkeep.frontend.create_table import added_key, table_of
-from viewkeep.frontend.functions import UserFunction, is_built_in, registered
+from viewkeep.frontend.functions import UserFunction, is_built_in
 from viewkeep.frontend.statements import (
     CreateView,
     OnView,
     Plain,
     Statement,
     parse,
-    parse_sql,
     place_of,
     split,
 )
-from viewkeep.frontend.views import with_views_in_place
-from viewkeep.passes.compiler import Compiled, compile_view
+from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Explanation, Refresh, Result, Verification, ViewStatus
 
-_OPTIONS = {
-    "strategy": ("id", "tuple"),
-    "refresh_policy": POLICIES,
-    "maintenance": ("deferred", "eager"),
-}
 _DML = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
 
@@ -59,8 +49,7 @@ class Connection:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.progress: Progress = silent
-        self._compiled: dict[tuple[str, str], Compiled] = {}
-        self._functions: dict[str, UserFunction] = {}
+        self._views = Definitions(engine)
 
     def __enter__(self) -> Connection:
         return self
@@ -135,7 +124,7 @@ class Connection:
     def _eager(self, table: str) -> list[tuple[View, Compiled]]:
         """The views that are maintained with a change of a table."""
         return [
-            (view, self._compile(view))
+            (view, self._views.compile(view))
             for view in self.engine.views()
             if view.is_eager and any(read.name.lower() == table.lower() for read in view.tables)
         ]
@@ -167,7 +156,7 @@ class Connection:
 
     def _refuse_drop_view(self, node: exp.Drop) -> None:
         name = ".".join(part.name for part in node.args["tables"][0].parts)
-        if self._find(name) is not None:
+        if self._views.find(name) is not None:
             raise Unsupported(f"{name} is a materialized view", hint=f"DROP MATERIALIZED VIEW {name}")
 
     def _declare_key(self, node: exp.Alter, key: tuple[str, ...]) -> Result:
@@ -198,7 +187,7 @@ class Connection:
     # --- views ---
 
     def _create_view(self, statement: CreateView) -> Result:
-        existing = self._find(statement.name)
+        existing = self._views.find(statement.name)
         if existing is not None and statement.if_not_exists:
             return Result("create_view", message=f"{statement.name} exists already")
         if existing is not None and not statement.replace:
@@ -206,149 +195,20 @@ class Connection:
                 f"{statement.name} exists already",
                 hint=f"DROP MATERIALIZED VIEW {statement.name} first, or use CREATE OR REPLACE",
             )
-        self._check_options(statement)
-        view, compiled = self._define(statement)
+        self._views.check_options(statement)
+        view, compiled = self._views.define(statement)
         if view.policy == "incremental_strict" and (reason := needs_everything(compiled.plan)):
             raise Unsupported(
                 f"view {view.name} cannot always be maintained incrementally: {reason}",
                 hint="use refresh_policy = 'incremental', which computes again only what it must",
             )
         if existing is not None:
-            self._refuse_if_read(existing, "replaced")
-        old = (existing, self._compile(existing)) if existing is not None else None
+            self._views.refuse_if_read(existing, "replaced")
+        old = (existing, self._views.compile(existing)) if existing is not None else None
         rows = self.engine.create_view(view, compiled, self.progress, replacing=old)
         return Result(
             "create_view", message=f"created materialized view {view.name}: {rows} rows", detail=rows
         )
-
-    def _check_options(self, statement: CreateView) -> None:
-        options = statement.options
-        for option, value in options.items():
-            if option not in _OPTIONS or value not in _OPTIONS[option]:
-                allowed = "; ".join(f"{k} = {' | '.join(v)}" for k, v in _OPTIONS.items())
-                raise Unsupported(f"there is no option {option} = {value}", hint=f"options: {allowed}")
-        if options.get("refresh_policy") in ("auto", "full") and "strategy" in options:
-            raise Unsupported(
-                f"strategy = {options['strategy']} asks for diffs, and refresh_policy = "
-                f"{options['refresh_policy']} lets a refresh recompute",
-                hint="leave one of them out",
-            )
-        if options.get("maintenance") == "eager" and not self.engine.maintains_eagerly:
-            raise Unsupported(
-                "on this engine a table's change and a view's cannot be one transaction",
-                hint="leave out maintenance = 'eager' and refresh the view after changes",
-            )
-
-    def _define(self, statement: CreateView) -> tuple[View, Compiled]:
-        """Binds and compiles a new view against the tables as they are now."""
-        used: dict[str, Table] = {}
-        own = self.engine.qualify(statement.name).lower()
-        read: dict[str, View] = {}
-
-        def find(given: str) -> Table | None:
-            table = self.engine.find_table(self.engine.qualify(given))
-            if table is not None:
-                used[table.name] = table
-            return table
-
-        def definition(given: str) -> exp.Expr | None:
-            found = self._find(given)
-            if found is None:
-                return None
-            if found.name.lower() == own or own in {v.name.lower() for v in self._below(found)}:
-                raise Unsupported(f"view {statement.name} would read itself", hint="give it another name")
-            read[found.name] = found
-            return self._compile(found).query
-
-        query = parse_sql(statement.query, start=statement.query_start, whole=statement.text)
-        query = with_views_in_place(query, definition)
-        with registered(self._functions):
-            bound = bind(query, find, statement.text, statement.query_start)
-        strategy = statement.options.get("strategy") or default_strategy(used.values())
-        if strategy == "id" and (keyless := next((t.name for t in used.values() if not t.key), None)):
-            raise NoKey(
-                f"ID-based diffs name rows by their key, and table {keyless} has none",
-                hint="leave the option out, and the view is kept by tuple-based diffs; or declare a key: "
-                f"ALTER TABLE {keyless} ADD PRIMARY KEY (column, ...)",
-            )
-        compiled = compile_view(bound, used, strategy, self.engine.locates, query)
-        self._refuse_functions_at_reading(compiled, statement)
-        tables = tuple(_only_used(table, compiled) for table in used.values())
-        name = self.engine.qualify(statement.name)
-        view = View(name, statement.query, statement.options, tables, tuple(read))
-        self._compiled[view.name, view.to_json()] = compiled
-        return view, compiled
-
-    def _compile(self, view: View) -> Compiled:
-        """A stored view's definition, compiled against the tables as they were when it was made."""
-        key = (view.name, view.to_json())
-        if key not in self._compiled:
-            tables = {table.name: table for table in view.tables}
-            try:
-                below = {v.name: v for v in self._below(view)}
-
-                def definition(given: str) -> exp.Expr | None:
-                    found = same_table(given, [n for n in view.views if n in below])
-                    return self._compile(below[found]).query if found is not None else None
-
-                query = with_views_in_place(parse_sql(view.sql), definition)
-                with registered(self._functions):
-                    bound = bind(query, lambda n: tables.get(same_table(n, tables) or ""), view.sql)
-            except UnknownFunction:
-                raise  # nothing is broken: the function is not registered in this session, or not yet
-            except ViewkeepError as problem:
-                raise CorruptCatalog(
-                    f"the stored definition of view {view.name} cannot be used: {problem.message}",
-                    hint=f"drop view {view.name} and create it again; base tables are not affected",
-                ) from problem
-            self._compiled[key] = compile_view(bound, tables, view.strategy, self.engine.locates, query)
-        return self._compiled[key]
-
-    def _refuse_functions_at_reading(self, compiled: Compiled, statement: CreateView) -> None:
-        """What stands over a view's last aggregate is computed by whoever reads the view, whose session may
-        not have the function."""
-        if compiled.placement.root is compiled.plan:
-            return
-        for item in compiled.plan.items:
-            for call in item.expression.find_all(exp.Anonymous):
-                if call.name.lower() in self._functions:
-                    raise Unsupported(
-                        f"{call.name} cannot be called on aggregates and group keys of a view",
-                        hint=f"call it on the columns of tables, or when you read the view: "
-                        f"SELECT {call.name}(...) FROM view",
-                        place=place_of(call, statement.text, statement.query_start),
-                    )
-
-    def _below(self, view: View) -> list[View]:
-        """The views that a view reads, and those that they read; a view comes after what it reads."""
-        found: dict[str, View] = {}
-        for name in view.views:
-            read = self._find(name)
-            if read is not None:
-                found |= {v.name: v for v in (*self._below(read), read)}
-        return list(found.values())
-
-    def _refuse_if_read(self, view: View, verb: str) -> None:
-        readers = [v.name for v in self.engine.views() if view.name.lower() in {n.lower() for n in v.views}]
-        if readers:
-            raise DependentViews(
-                f"view {view.name} cannot be {verb}: {', '.join(readers)} reads it",
-                hint=f"DROP MATERIALIZED VIEW {readers[0]} first",
-            )
-
-    def _find(self, name: str) -> View | None:
-        full = self.engine.qualify(name).lower()
-        return next((v for v in self.engine.views() if v.name.lower() in (full, name.lower())), None)
-
-    def _view(self, name: str) -> View:
-        view = self._find(name)
-        if view is None:
-            known = ", ".join(v.name for v in self.engine.views())
-            raise UnknownView(
-                f"there is no materialized view {name}",
-                hint=f"there are: {known}" if known else "create one with CREATE MATERIALIZED VIEW",
-            )
-        return view
 
     def _on_view(self, statement: OnView) -> Result:
         if statement.verb == "refresh":
@@ -364,7 +224,7 @@ class Connection:
         if statement.verb == "verify":
             verified = self.verify(statement.name)
             return Result("verify", message=str(verified), detail=verified)
-        if statement.if_exists and self._find(statement.name) is None:
+        if statement.if_exists and self._views.find(statement.name) is None:
             return Result("drop", message=f"there is no view {statement.name}")
         self.drop(statement.name)
         return Result("drop", message=f"dropped materialized view {statement.name}")
@@ -396,27 +256,26 @@ class Connection:
         kinds = [_type_named(kind) for kind in (*arguments, returns)]
         signature = UserFunction(name.lower(), tuple(kinds[:-1]), kinds[-1])
         self.engine.register_function(signature, exactly(function, signature.returns))
-        self._functions[signature.name] = signature
-        self._compiled.clear()  # it may have had another type before
+        self._views.register(signature)
 
     def refresh(self, *views: str, full: bool = False) -> list[Refresh]:
         """Brings the named views up to date, or all; together they show one version of the tables. Views that
         a named one reads come along."""
-        asked = [self._view(name) for name in views] if views else self.engine.views()
+        asked = [self._views.named(name) for name in views] if views else self.engine.views()
         chosen: list[View] = []
         for view in asked:
-            chosen += [v for v in self._below(view) if v.name not in {c.name for c in chosen}]
+            chosen += [v for v in self._views.below(view) if v.name not in {c.name for c in chosen}]
             if views or view.name not in {c.name for c in chosen}:
                 chosen.append(view)
-        pairs = [(view, self._compile(view)) for view in chosen]
+        pairs = [(view, self._views.compile(view)) for view in chosen]
         done = self.engine.refresh_together(pairs, full, self.progress)
         names = {view.name for view in asked}
         return sorted(done, key=lambda refresh: refresh.view not in names)  # those that were asked for first
 
     def explain(self, view: str) -> Explanation:
         """What a refresh of the view does."""
-        found = self._view(view)
-        compiled = self._compile(found)
+        found = self._views.named(view)
+        compiled = self._views.compile(found)
         script, fired = compiled.instantiated(compiled.everything())
         caches = [
             f"{target.role} {target.name}: {', '.join(target.node.names)}  [{', '.join(target.node.ids)}]"
@@ -446,8 +305,8 @@ class Connection:
 
     def verify(self, view: str) -> Verification:
         """Recomputes the view's query at the versions that the view shows, and compares."""
-        found = self._view(view)
-        return self.engine.verify(found, self._compile(found))
+        found = self._views.named(view)
+        return self.engine.verify(found, self._views.compile(found))
 
     def history(self) -> Result:
         """Every refresh of every view: when, to which versions, how, why, and what it took. The same rows
@@ -461,7 +320,7 @@ class Connection:
     def _status(self, view: View) -> ViewStatus:
         tables = tuple(table.name for table in view.tables)
         try:
-            compiled = self._compile(view)
+            compiled = self._views.compile(view)
         except UnknownFunction as problem:
             return ViewStatus(view.name, 0, 0, True, view.strategy, None, {}, tables, (), problem.message)
         caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
@@ -483,9 +342,9 @@ class Connection:
 
     def drop(self, view: str) -> None:
         """Removes a materialized view and all that was stored for it."""
-        found = self._view(view)
-        self._refuse_if_read(found, "dropped")
-        self.engine.drop_view(found, self._compile(found))
+        found = self._views.named(view)
+        self._views.refuse_if_read(found, "dropped")
+        self.engine.drop_view(found, self._views.compile(found))
 
 
 def _type_named(name: str) -> t.Type:
@@ -499,13 +358,6 @@ def _type_named(name: str) -> t.Type:
             hint="use BOOLEAN, an integer type, DOUBLE, DECIMAL(p,s), STRING, DATE or TIMESTAMP",
         )
     return kind
-
-
-def _only_used(table: Table, compiled: Compiled) -> Table:
-    """The table with the columns that the view reads: others may come, go and change."""
-    used = {base for scan in compiled.scans if scan.table == table.name for _, base in scan.fields}
-    columns = tuple(c for c in table.columns if c.name in used)
-    return Table(table.name, columns, table.key, table.foreign_keys)
 
 
 def _shown(statuses: Iterable[ViewStatus]) -> Result:
