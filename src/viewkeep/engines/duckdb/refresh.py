@@ -115,6 +115,7 @@ class Refresher:
         if full:
             for table in view.tables:  # nobody looks by how much it has changed
                 self._rows.pop(table.name, None)
+                self._seen_rows[table.name] = SEEN_ROWS
             choice = Choice(True, full, caches=view.policy != "full")
             return self._recomputed(view, compiled, choice, {}, log, started, progress, {})
         if foreseen := self._foreseen(view, compiled, log):
@@ -171,7 +172,8 @@ class Refresher:
             choice = choose("auto", Facts(touched, rows, 0, 0, 0, past, _kept(compiled, view, log)))
         else:  # a script never ran, and was estimated to take longer for fewer changes
             fewer = any(0 < p.changes <= touched for p in past)
-            choice = Choice(fewer, f"{touched:,} changes: fewer have been recomputed before")
+            reason = f"{touched:,} changes: fewer have been recomputed before"
+            choice = Choice(fewer, reason, caches=not log.is_bare(view))
         return (counts, choice) if choice.full else None
 
     def _record(self, view: View, done: Refresh, log: Log) -> None:
