@@ -46,6 +46,17 @@ def test_the_refresh_of_nearest_size_is_asked() -> None:
     assert choose("auto", replace(FACTS, changes=90_000, past=past)).full
 
 
+def test_more_changes_take_longer_by_their_rows_not_by_their_ratio() -> None:
+    past = [CREATED, Past("id", 10, 0.05)]
+    assert not choose("auto", replace(FACTS, changes=2_000, past=past)).full
+    assert choose("auto", replace(FACTS, changes=100_000, past=past)).full
+
+
+def test_few_changes_do_not_take_what_many_took() -> None:
+    past = [CREATED, Past("id", 500_000, 20.0)]
+    assert not choose("auto", replace(FACTS, changes=10, past=past)).full
+
+
 def test_the_last_of_several_like_it_is_asked() -> None:
     past = [CREATED, Past("id", 100, 9.0), Past("id", 100, 0.1)]
     assert not choose("auto", replace(FACTS, past=past)).full
