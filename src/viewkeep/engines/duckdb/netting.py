@@ -18,8 +18,6 @@ from viewkeep.idiff.net import SEQ, census, net_changes_by_enforced_key, tally
 from viewkeep.store.duckdb import Log, Store
 
 Present = Mapping[str, frozenset[str]]
-# fewer events are combined sooner than thought about
-MANY = 5_000
 # what tells one form of a table from another: its name, its key and its columns
 _Form = tuple[str, tuple[str, ...], tuple[str, ...]]
 
@@ -42,7 +40,6 @@ class Nets:
         self._store = store
         self._made: dict[str, _Made] = {}
         self._texts: dict[_Form, tuple[str, ...]] = {}
-        self._touched: dict[str, tuple[int, int, int]] = {}
 
     @property
     def _con(self) -> Any:
@@ -51,7 +48,6 @@ class Nets:
     def forget(self) -> None:
         """A transaction was rolled back: its relations are gone, and its numbers will be used again."""
         self._made.clear()
-        self._touched.clear()
 
     def of(self, view: View, names: DuckDBNames, log: Log, after: int) -> tuple[Present, Counts]:
         """Makes the net changes of each table that a view waits for, unless they are there; which kinds of
@@ -65,45 +61,17 @@ class Nets:
                 present[table.name], counts[table.name] = kinds_present(found)
         return present, counts
 
-    def touched(self, view: View, log: Log, after: int) -> Counts:
-        """How many keys the events of each table name that a view waits for, where these are many and not all
-        combined."""
-        tables = [t for t in view.tables if log.changed_after(t.name, after)]
-        if all(self._has(table, log, after) for table in tables):
-            return {}
-        return {table.name: {"touched": self._keys(table, log, after)} for table in tables}
-
-    def _keys(self, table: Table, log: Log, after: int) -> int:
-        """How many keys the events of a table name, if these are many; else none. Views ask one after the
-        other."""
-        if self._has(table, log, after):
-            return int(sum(n for *_, n in self._made[table.name].census))
-        known = self._touched.get(table.name)
-        if known is None or known[:2] != (after, log.upto):
-            mark = exp.Literal.number(after)
-            n = self._count(counted(_events(table.name, mark)))
-            n = self._count(counted(_keys(table, mark.copy()))) if n >= MANY else 0
-            self._touched[table.name] = (after, log.upto, n)
-        return self._touched[table.name][2]
-
-    def _count(self, query: exp.Query) -> int:
-        return int(self._con.execute(to_sql(query)).fetchone()[0])
-
-    def _has(self, table: Table, log: Log, after: int) -> bool:
-        made = self._made.get(table.name)
-        at = made is not None and (made.after, made.upto) == (after, log.upto)
-        return made is not None and at and _serves(made.table, table)
-
     def _make(self, table: Table, names: DuckDBNames, log: Log, after: int) -> _Made:
-        if not self._has(table, log, after):
+        made = self._made.get(table.name)
+        if made is None or (made.after, made.upto) != (after, log.upto) or not _serves(made.table, table):
             wide = _widened(table, log, after)
             first, *others, census = self._text(wide, names)
             self._con.execute(first, [after])
             for text in others:
                 self._con.execute(text)
             held = self._con.execute(census).fetchall()
-            self._made[table.name] = _Made(wide, after, log.upto, held)
-        return self._made[table.name]
+            made = self._made[table.name] = _Made(wide, after, log.upto, held)
+        return made
 
     def _text(self, table: Table, names: DuckDBNames) -> tuple[str, ...]:
         """The statements that make a net relation, of which the first takes the point after which it begins,
@@ -141,15 +109,6 @@ def counted(query: exp.Query) -> exp.Select:
 def _events(table: str, after: exp.Expr) -> exp.Select:
     past = exp.GT(this=bare(SEQ), expression=after)
     return exp.select("*").from_(log_table(table)).where(past)
-
-
-def _keys(table: Table, after: exp.Expr) -> exp.Select:
-    """The keys that events past a point name; without a key, the events."""
-    events = _events(table.name, after)
-    if not table.key:
-        return events
-    keys = exp.select(*(bare(k) for k in table.key)).from_(exp.Subquery(this=events, alias="events"))
-    return keys.distinct()
 
 
 def _form(table: Table) -> _Form:

@@ -15,7 +15,7 @@ from viewkeep.algebra.nodes import Scan
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.capture.duckdb import base_table
 from viewkeep.catalog.models import View
-from viewkeep.chooser import Choice, Facts, Kept, choose
+from viewkeep.chooser import Choice, Kept
 from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.duckdb.dialect import to_sql
@@ -118,10 +118,6 @@ class Refresher:
                 self._seen_rows[table.name] = SEEN_ROWS
             choice = Choice(True, full, caches=view.policy != "full")
             return self._recomputed(view, compiled, choice, {}, log, started, progress, {})
-        if foreseen := self._foreseen(view, compiled, log):
-            counts, choice = foreseen
-            self._note_changes(counts)
-            return self._recomputed(view, compiled, choice, counts, log, started, progress, {})
         names = DuckDBNames(view.name, view.tables)
         present, counts = self.nets.of(view, names, log, log.watermark(view.name))
         self._note_changes(counts)
@@ -134,9 +130,8 @@ class Refresher:
         sizes = self._sizes(view, compiled, log.is_bare(view))
         overhead = STATEMENT * (len(ready.steps) + len(ready.changes))
         past = partial(self._store.past, view.name)
-        choice = weigh(
-            view, compiled, ready.script, counts, sizes, overhead, past, _kept(compiled, view, log)
-        )
+        kept = Kept(len(compiled.placement.targets), log.is_bare(view), log.longest(view))
+        choice = weigh(view, compiled, ready.script, counts, sizes, overhead, past, kept)
         phases = {"net": planned - started, "plan": time.perf_counter() - planned}
         if choice.full:
             return self._recomputed(view, compiled, choice, counts, log, started, progress, phases)
@@ -156,25 +151,6 @@ class Refresher:
             done = replace(done, reason=f"{done.reason}; indexed first: {', '.join(indexed)}")
         self._record(view, done, log)
         return done
-
-    def _foreseen(self, view: View, compiled: Compiled, log: Log) -> tuple[Counts, Choice] | None:
-        """The choice to recompute, and what it is for, where so much has changed that even combining the log
-        would take longer than what is won."""
-        if view.policy != "auto":
-            return None
-        counts = self.nets.touched(view, log, log.watermark(view.name))
-        touched = total(counts)
-        if not touched:
-            return None
-        past = self._store.past(view.name)
-        if any(p.strategy != "full" for p in past):
-            rows = sum(self._sizes(view, compiled, log.is_bare(view)).tables.values())
-            choice = choose("auto", Facts(touched, rows, 0, 0, 0, past, _kept(compiled, view, log)))
-        else:  # a script never ran, and was estimated to take longer for fewer changes
-            fewer = any(0 < p.changes <= touched for p in past)
-            reason = f"{touched:,} changes: fewer have been recomputed before"
-            choice = Choice(fewer, reason, caches=not log.is_bare(view))
-        return (counts, choice) if choice.full else None
 
     def _record(self, view: View, done: Refresh, log: Log) -> None:
         self._store.move_watermark(view.name, log.upto)
@@ -348,10 +324,6 @@ class Refresher:
             if seen - trimmed >= SEEN_STATEMENTS or (seen > trimmed and rows >= SEEN_ROWS):
                 self._store.trim_log(table, seen)
                 self._trimmed[table], self._seen_rows[table] = seen, 0
-
-
-def _kept(compiled: Compiled, view: View, log: Log) -> Kept:
-    return Kept(len(compiled.placement.targets), log.is_bare(view), log.longest(view))
 
 
 def _target(view: View, name: str) -> str:
