@@ -224,6 +224,8 @@ class Connection:
         if statement.verb == "verify":
             verified = self.verify(statement.name)
             return Result("verify", message=str(verified), detail=verified)
+        if statement.verb == "optimize":
+            return Result("dml", message=self.optimize(statement.name))
         if statement.if_exists and self._views.find(statement.name) is None:
             return Result("drop", message=f"there is no view {statement.name}")
         self.drop(statement.name)
@@ -307,6 +309,12 @@ class Connection:
         """Recomputes the view's query at the versions that the view shows, and compares."""
         found = self._views.named(view)
         return self.engine.verify(found, self._views.compile(found))
+
+    def optimize(self, view: str) -> str:
+        """Folds diffs that wait in the view's tables into their rows, where the engine lets them wait, and
+        packs small files together; what was done, in words."""
+        found = self._views.named(view)
+        return self.engine.optimize(found, self._views.compile(found), self.progress)
 
     def history(self) -> Result:
         """Every refresh of every view: when, to which versions, how, why, and what it took. The same rows

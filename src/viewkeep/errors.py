@@ -114,6 +114,12 @@ class ConcurrentRefresh(ViewkeepError):
     code = "concurrent_refresh"
 
 
+class ViewReplaced(ViewkeepError):
+    """Another session replaced or dropped the view; its definition here is an old one."""
+
+    code = "view_replaced"
+
+
 class EngineError(ViewkeepError):
     """The engine refused a statement of the user's own."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 Row = tuple[Any, ...]
@@ -40,12 +41,21 @@ class Refresh:
     reason: str
     seconds: float
     changes_in: int = 0
-    rows_changed: int = 0
+    counted: int | Callable[[], int] = field(default=0, repr=False)
+    """How many rows changed, or how to find out: a diff that is stored as it is names rows that nobody has
+    looked for yet."""
     diff_rows: int = 0
     statements: int = 0
     jobs: int | None = None
     commits: int | None = None
+    rows_read: int | None = None
     phases: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def rows_changed(self) -> int:
+        """How many stored rows the refresh changed. Where it did not have to find them, they are counted when
+        this is first asked for."""
+        return self.counted() if callable(self.counted) else self.counted
 
 
 @dataclass(frozen=True)

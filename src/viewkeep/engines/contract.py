@@ -96,6 +96,9 @@ class Engine(Protocol):
     ) -> list[Refresh]:
         """Brings views to one common version of their base tables."""
 
+    def optimize(self, view: View, compiled: Compiled, progress: Progress) -> str:
+        """Makes what is stored of a view quick to read; what was done, in words."""
+
     def verify(self, view: View, compiled: Compiled) -> Verification:
         """Recomputes the query at the versions that the view shows, and compares."""
 

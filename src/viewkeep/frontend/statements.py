@@ -52,7 +52,7 @@ class CreateView(Statement):
 
 @dataclass(frozen=True)
 class OnView(Statement):
-    """REFRESH, EXPLAIN, VERIFY, DROP or SHOW; no name means all views."""
+    """REFRESH, EXPLAIN, VERIFY, OPTIMIZE, DROP or SHOW; no name means all views."""
 
     verb: str = ""
     name: str | None = None
@@ -122,7 +122,7 @@ def parse(statement: Statement | str) -> Statement:
         replace = bool(words.take("OR", "REPLACE"))
         if words.take("MATERIALIZED", "VIEW"):
             return _create_view(words, line, replace)
-    elif verb := words.take_any("REFRESH", "EXPLAIN", "VERIFY", "DROP", "SHOW"):
+    elif verb := words.take_any("REFRESH", "EXPLAIN", "VERIFY", "OPTIMIZE", "DROP", "SHOW"):
         if words.take("MATERIALIZED", "VIEWS"):
             if verb not in ("REFRESH", "SHOW"):
                 raise words.problem(f"{verb} takes one view", f"{verb} MATERIALIZED VIEW name")

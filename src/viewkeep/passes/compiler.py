@@ -11,6 +11,7 @@ from viewkeep.catalog.models import Table
 from viewkeep.frontend.binder import Bound
 from viewkeep.frontend.normalize import normalize
 from viewkeep.idiff.diff import Diff
+from viewkeep.idiff.log import Layout, layout
 from viewkeep.idiff.schemas import update_sets
 from viewkeep.passes.compose import compose
 from viewkeep.passes.infer_ids import infer_ids
@@ -52,6 +53,7 @@ class Compiled:
     """The view's query as it was bound: views that it names are replaced by their own queries."""
     by_plan_only: bool = False
     _lookups: dict[str, tuple[str, ...]] | None = None
+    _layouts: dict[str, Layout] | None = None
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
         field(default_factory=dict)
     )
@@ -92,6 +94,16 @@ class Compiled:
             found[target.name] = tuple(dict.fromkeys(i[0] for i in ids if len(i) == 1))
         self._lookups = found
         return found
+
+    def layouts(self) -> dict[str, Layout]:
+        """For each target what is stored of it where diffs are stored too."""
+        if self._layouts is None:
+            diffs: dict[str, list[Diff]] = {target.name: [] for target in self.placement.targets}
+            for apply in self.script(self.everything()).applies:
+                if apply.changes is None:
+                    diffs[apply.target.name] += apply.diffs
+            self._layouts = {t.name: layout(t.node, diffs[t.name]) for t in self.placement.targets}
+        return self._layouts
 
     def to_verify(self) -> Node:
         """The plan that a recomputation runs: as bound, or with IDs where these decide among equal rows."""

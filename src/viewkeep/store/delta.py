@@ -1,9 +1,11 @@
 """How a view lives on Delta Lake, and how a refresh survives a crash between any two commits.
 
-A view is a table of rows and some tables of caches, in the database `viewkeep`. Delta commits one table at
-a time, so the commit of the rows is the one that counts: its metadata names the base versions that the view
-shows and the cache versions that belong to it. Caches are committed first. After a crash the rows are old or
-new, never between; and a cache that is ahead of what the rows name is restored before the next refresh.
+A view is a table of rows and some tables of caches, in the database `viewkeep`; each also holds the diffs
+that wait to be folded into its rows (idiff/log.py). Delta commits one table at a time, so the commit of the
+rows is the one that counts: its metadata names the base versions that the view shows and the cache versions
+that belong to it. Caches are committed first. After a crash the rows are old or new, never between; and a
+cache that is ahead of what the rows name is restored before the next refresh. Folding changes how a table is
+written, not what it says, so a cache may be ahead by that.
 
 Two refreshes at once: each commit carries its table's next version as an idempotent transaction number, so
 of two that start from one version the second commits nothing, notices, and starts over.
@@ -14,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +26,9 @@ from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.errors import BaseTableChanged, CorruptCatalog
 
 DATABASE = "viewkeep"
+ROWS = "rows"  # the target that is the view itself
+FORMAT = 2
+FOLDED = json.dumps({"viewkeep": FORMAT, "folded": True})  # what the commit of a folded cache says
 VIEW_PROPERTY, SHOWN_PROPERTY = "viewkeep.view", "viewkeep.shown"
 ID_PROPERTY = "viewkeep.id"
 KEY_PROPERTY, FOREIGN_PROPERTY = "viewkeep.key", "viewkeep.foreign_keys"
@@ -41,6 +46,18 @@ TABLE_PROPERTIES = {
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """The entries of a table that wait to be folded into its rows, and the seconds that reading through them
+    has cost so far."""
+
+    entries: int = 0
+    debt: float = 0.0
+
+
+NOTHING_WAITS = Waiting()
+
+
+@dataclass(frozen=True)
 class State:
     """What a view's rows show, and the versions of the tables that it lives in."""
 
@@ -48,20 +65,28 @@ class State:
     table_ids: Mapping[str, str]
     caches: Mapping[str, int]
     rows: int
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
     refreshed: datetime | None = None
 
-    def metadata(self, report: Report) -> str:
-        """As it stands in the commit of the rows, with what is to be told of the refresh."""
-        return json.dumps(
-            {
-                "viewkeep": 1,
-                "watermark": dict(self.watermark),
-                "table_ids": dict(self.table_ids),
-                "caches": dict(self.caches),
-                "refreshed": datetime.now(UTC).isoformat(timespec="seconds"),
-                "report": asdict(report),
-            }
-        )
+    def version(self, target: str) -> int:
+        """The version of a target's table that belongs to this state."""
+        return self.rows if target == ROWS else self.caches[target]
+
+    def waits(self, target: str) -> Waiting:
+        return self.waiting.get(target, NOTHING_WAITS)
+
+    def metadata(self, report: Report | None) -> str:
+        """As it stands in the commit of the rows, with what is to be told of the refresh, if it was one."""
+        refreshed = datetime.now(UTC) if report or not self.refreshed else self.refreshed
+        doc = {
+            "viewkeep": FORMAT,
+            "watermark": dict(self.watermark),
+            "table_ids": dict(self.table_ids),
+            "caches": dict(self.caches),
+            "waiting": {target: asdict(waiting) for target, waiting in self.waiting.items()},
+            "refreshed": refreshed.isoformat(timespec="seconds"),
+        }
+        return json.dumps({**doc, "report": asdict(report)} if report else doc)
 
 
 @dataclass(frozen=True)
@@ -156,7 +181,7 @@ HISTORY = {
 def refreshes(session: Any, view: str) -> list[tuple[Any, ...]]:
     """What the log of a view's rows tells of its refreshes, oldest first, with the columns of HISTORY."""
     found: list[tuple[Any, ...]] = []
-    for entry in reversed(history(session, storage(view, "rows"), limit=1000)):
+    for entry in reversed(history(session, storage(view, ROWS), limit=1000)):
         doc = _own(entry.userMetadata)
         if doc is None or "report" not in doc or entry.operation == "RESTORE":
             continue
@@ -176,7 +201,7 @@ _CHANGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRows
 
 def load_state(session: Any, view: str, caches: tuple[str, ...]) -> State:
     """The state of a view from its tables' own logs; caches that are ahead are put back first."""
-    rows = storage(view, "rows")
+    rows = storage(view, ROWS)
     doc, newest = None, 0
     for entry in history(session, rows):
         newest = max(newest, entry.version)
@@ -194,9 +219,9 @@ def load_state(session: Any, view: str, caches: tuple[str, ...]) -> State:
             hint=f"REFRESH MATERIALIZED VIEW {view} FULL, or drop and create the view again",
         )
     versions = {cache: _settle_cache(session, view, cache, int(doc["caches"][cache])) for cache in caches}
-    return State(
-        doc["watermark"], doc["table_ids"], versions, newest, datetime.fromisoformat(doc["refreshed"])
-    )
+    waiting = {target: Waiting(**given) for target, given in doc["waiting"].items()}
+    refreshed = datetime.fromisoformat(doc["refreshed"])
+    return State(doc["watermark"], doc["table_ids"], versions, newest, waiting, refreshed)
 
 
 def _own(metadata: str | None) -> dict[str, Any] | None:
@@ -204,7 +229,7 @@ def _own(metadata: str | None) -> dict[str, Any] | None:
         doc = json.loads(metadata) if metadata else None
     except ValueError:
         return None
-    return doc if isinstance(doc, dict) and doc.get("viewkeep") == 1 and "watermark" in doc else None
+    return doc if isinstance(doc, dict) and doc.get("viewkeep") == FORMAT and "watermark" in doc else None
 
 
 def _settle_cache(session: Any, view: str, cache: str, named: int) -> int:
@@ -216,7 +241,7 @@ def _settle_cache(session: Any, view: str, cache: str, named: int) -> int:
         if entry.version <= named:
             break
         newest = max(newest, entry.version)
-        ahead = ahead or entry.operation not in _HARMLESS
+        ahead = ahead or (entry.operation not in _HARMLESS and entry.userMetadata != FOLDED)
     if not ahead:
         return newest
     session.sql(f"RESTORE TABLE {to_sql(table)} TO VERSION AS OF {named:d}").collect()

@@ -142,7 +142,7 @@ class Refresher:
             ran = self._run(view, ready, names)
         strategy = "groups" if ran.recomputed else compiled.strategy
         more = {
-            "rows_changed": ran.rows_changed,
+            "counted": ran.rows_changed,
             "diff_rows": ran.diff_rows,
             "statements": ran.statements,
         }
@@ -168,7 +168,7 @@ class Refresher:
         phases: Mapping[str, float],
     ) -> Refresh:
         rows, statements = self.fill(view, compiled, progress, caches=choice.caches)
-        more = {"rows_changed": rows, "statements": statements, "changes_in": total(counts)}
+        more = {"counted": rows, "statements": statements, "changes_in": total(counts)}
         done = refreshed(view, "full", choice.reason, started, phases=phases, **more)
         self._record(view, done, log)
         return done

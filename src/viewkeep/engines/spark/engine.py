@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -18,25 +16,24 @@ from sqlglot import exp
 from viewkeep.algebra import types as t
 from viewkeep.capture.delta import net_of_feed, read_feed, values_of_feed
 from viewkeep.catalog.models import Table, TableColumn, View
-from viewkeep.chooser import Choice
-from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress, Standing
-from viewkeep.engines.initial import fill_queries, shown
-from viewkeep.engines.report import Counts, check_tables, refreshed, verification
+from viewkeep.engines.report import check_tables, verification
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
 from viewkeep.engines.spark.history import History, reads_history, with_history
+from viewkeep.engines.spark.keeper import Keeper, Known, shown_sql
 from viewkeep.engines.spark.names import SparkNames, pinned, temporary, versioned
-from viewkeep.engines.spark.refresh import SMALL_JOBS, Outcome, Refresher, Together
+from viewkeep.engines.spark.refresh import SMALL_JOBS, Together, as_stored
 from viewkeep.engines.spark.tables import BaseTables, type_of
 from viewkeep.errors import (
     AlreadyExists,
     BaseTableChanged,
-    ConcurrentRefresh,
     CorruptCatalog,
     EngineError,
     Unsupported,
+    ViewkeepError,
+    ViewReplaced,
 )
 from viewkeep.frontend.functions import UserFunction
 from viewkeep.frontend.statements import parse_sql
@@ -44,10 +41,6 @@ from viewkeep.idiff.bags import changed_rows
 from viewkeep.idiff.net import NET_KIND
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
-from viewkeep.script import dml
-from viewkeep.script.cost import Sizes
-from viewkeep.script.model import Script
-from viewkeep.script.plan import statements
 from viewkeep.script.render import Renderer
 from viewkeep.store import delta
 
@@ -56,8 +49,8 @@ _MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.c
             "spark.sql.decimalOperations.allowPrecisionLoss")  # fmt: skip
 
 
-# seconds that a statement takes however little it reads: planning it, and Delta's commit
-STATEMENT = 0.3
+# so many views are refreshed side by side: what takes time is planning, in which most of Spark is idle
+KEEPERS = 4
 
 
 class SparkEngine:
@@ -73,13 +66,13 @@ class SparkEngine:
         self._user = session
         self._session = _sister(session)
         self._lock = threading.RLock()
-        self._states: dict[str, delta.State] = {}
-        self._seen: dict[str, str] = {}
         self._history = History(self._session)
-        self._sizes: dict[str, int] = {}
-        self._views: list[View] | None = None
+        self._views: dict[str, View] | None = None
         self._tables = BaseTables(self._session)
-        self._refresher = Refresher(self._session, self._tables)
+        self._known = Known(self._history, {})
+        self._keepers: list[Keeper] = []
+        self._keeper_of: dict[str, int] = {}
+        self._functions: dict[str, tuple[Callable[..., Any], str]] = {}
         self._unique: set[tuple[str, str, int]] = set()
         self._check_delta()
         self._session.conf.set("spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled", "true")
@@ -160,15 +153,16 @@ class SparkEngine:
     def register_function(self, signature: UserFunction, function: Callable[..., Any]) -> None:
         if signature.name in {row[0].lower() for row in self._user.sql("SHOW SYSTEM FUNCTIONS").collect()}:
             raise AlreadyExists(f"Spark has a function {signature.name}", hint="use another name")
-        for session in (self._user, self._session):
+        self._functions[signature.name] = function, str(signature.returns)
+        for session in (self._user, self._session, *(keeper.session for keeper in self._keepers)):
             session.udf.register(signature.name, function, str(signature.returns))
 
     # --- views ---
 
     def views(self) -> list[View]:
         if self._views is None:
-            self._views = [view for view, _ in self._registered()]
-        return list(self._views)
+            self._views = {view.name: view for view, _ in self._registered()}
+        return list(self._views.values())
 
     def _registered(self) -> list[tuple[View, str]]:
         """Every view with the SQL that shows it, from the properties of the tables of rows."""
@@ -176,7 +170,7 @@ class SparkEngine:
             return []
         found = []
         for entry in self._session.catalog.listTables(delta.DATABASE):
-            if not entry.name.endswith("__rows"):
+            if not entry.name.endswith(f"__{delta.ROWS}"):
                 continue
             table = exp.table_(entry.name, db=delta.DATABASE, quoted=True)
             properties = self._tables.properties(table) or {}
@@ -189,6 +183,17 @@ class SparkEngine:
                 )
             found.append((View.from_json(doc), properties.get(delta.SHOWN_PROPERTY, "")))
         return found
+
+    def _keeper(self, view: View) -> Keeper:
+        """The keeper that a view stays with: they take turns."""
+        if view.name not in self._keeper_of:
+            self._keeper_of[view.name] = len(self._keeper_of) % KEEPERS
+        while len(self._keepers) <= self._keeper_of[view.name]:
+            session = _sister(self._session)
+            for name, (function, returns) in self._functions.items():
+                session.udf.register(name, function, returns)
+            self._keepers.append(Keeper(session, self._known))
+        return self._keepers[self._keeper_of[view.name]]
 
     def create_view(
         self,
@@ -220,16 +225,17 @@ class SparkEngine:
         with self._lock:
             try:
                 report = delta.Report("full", "created", time.time(), 0, 0, len(compiled.placement.targets))
-                rows = self._fill(view, compiled, report, progress, replacing=replacing is not None)
+                rows = self._keeper(view).fill(view, compiled, report, progress, replacing is not None)
+                self.show(view, shown_sql(view, compiled))
             except BaseException as problem:
-                self._states.pop(view.name, None)
+                self._keeper(view).forget(view)
                 if replacing is None:
                     self._forget_remains(view, compiled)
                 if isinstance(problem, PySparkException):
                     raise translated(problem) from problem
                 raise
-            finally:
-                self._views = None
+            if self._views is not None:
+                self._views = {**self._views, view.name: view}
             if replacing is not None:
                 self._forget_caches(*replacing, keep=compiled)
         return rows
@@ -253,38 +259,6 @@ class SparkEngine:
     def _dropped(self, database: str, table: str) -> None:
         """A table of viewkeep's is gone from the catalog; engines that own its files remove them."""
 
-    def _fill(
-        self, view: View, compiled: Compiled, report: delta.Report, progress: Progress, replacing: bool
-    ) -> int:
-        """Computes every target at the newest versions, caches first; the rows' commit registers all."""
-        ids = {table.name: self._tables.identity(table.name) for table in view.tables}
-        watermark = {table.name: self._tables.newest(table.name) for table in view.tables}
-        caches: dict[str, int] = {}
-        names = SparkNames(view.name, watermark, watermark, {})
-        for target, query in fill_queries(compiled, names):
-            progress(f"computing {target.role} {target.name} of {view.name}")
-            is_view = target.role == "view"
-            state = delta.State(watermark, ids, caches, 0)
-            table = f"{delta.DATABASE}.{delta.storage_name(view.name, target.name)}"
-            writer = self._sql(query).writeTo(table).using("delta")
-            for key, value in delta.TABLE_PROPERTIES.items():
-                writer = writer.tableProperty(key, value)
-            if is_view:
-                writer = writer.tableProperty(delta.VIEW_PROPERTY, view.to_json())
-                writer = writer.tableProperty(delta.SHOWN_PROPERTY, self._shown_sql(view, compiled))
-                writer = writer.tableProperty(delta.ID_PROPERTY, str(uuid.uuid4()))
-            with delta.creating(self._session, state.metadata(report) if is_view else ""):
-                (writer.createOrReplace if replacing else writer.create)()
-            if not is_view:
-                caches[target.name] = delta.last_version(self._session)
-        version = delta.last_version(self._session)
-        self._remember(view, delta.State(watermark, ids, caches, version, datetime.now(UTC)))
-        self.show(view, self._shown_sql(view, compiled))
-        return int(self._session.table(f"{delta.DATABASE}.{delta.storage_name(view.name, 'rows')}").count())
-
-    def _shown_sql(self, view: View, compiled: Compiled) -> str:
-        return to_sql(shown(compiled, SparkNames(view.name, {}, {})))
-
     def show(self, view: View, body: str) -> None:
         """Puts what the user sees under the view's name."""
         create = exp.Create(
@@ -301,20 +275,29 @@ class SparkEngine:
                 table = delta.storage(view.name, target.name)
                 self._session.sql(to_sql(exp.Drop(tables=[table], kind="TABLE", exists=True)))
                 self._dropped(delta.DATABASE, delta.storage_name(view.name, target.name))
-            self._states.pop(view.name, None)
+            self._keeper(view).forget(view)
             self._history.forget(view)
-            self._views = None
+            if self._views is not None:
+                self._views = {name: other for name, other in self._views.items() if name != view.name}
 
     # --- refresh ---
 
     def refresh(self, view: View, compiled: Compiled, full: bool, progress: Progress) -> Refresh:
         with self._lock:
-            check_tables(view, self.find_table)
-            try:
-                return self._try_refresh(view, compiled, full, progress)
-            except ConcurrentRefresh:
-                progress(f"another refresh of {view.name} came first; starting over")
-                return self._try_refresh(view, compiled, full, progress)
+            return self._refresh(view, compiled, full, Together({}), progress)
+
+    def _refresh(
+        self, view: View, compiled: Compiled, full: bool, together: Together, progress: Progress
+    ) -> Refresh:
+        check_tables(view, self.find_table)
+        try:
+            done = self._keeper(view).refresh(view, compiled, full, together, progress)
+        except ViewReplaced:
+            self._views = None  # as it is now, it is read the next time
+            raise
+        if done.strategy == "full":
+            self.show(view, shown_sql(view, compiled))
+        return done
 
     def refresh_together(
         self, views: Sequence[tuple[View, Compiled]], full: bool, progress: Progress
@@ -326,121 +309,42 @@ class SparkEngine:
             upto = {
                 name: self._tables.newest(name) for name in tables if self._session.catalog.tableExists(name)
             }
-            self._refresher.together = Together(upto)
-            try:
-                return [self.refresh(view, compiled, full, progress) for view, compiled in views]
-            finally:
-                self._refresher.together = Together({})
+            together = Together(upto)
+            turns: dict[Keeper, list[tuple[View, Compiled]]] = {}
+            for pair in views:
+                turns.setdefault(self._keeper(pair[0]), []).append(pair)
+            done: dict[str, Refresh] = {}
+            failed: dict[str, Exception] = {}
 
-    def _try_refresh(self, view: View, compiled: Compiled, full: bool, progress: Progress) -> Refresh:
-        started = time.perf_counter()
-        try:
-            with self._counting() as jobs:
-                if full:
-                    outcome = Outcome("full", "asked for", {}, None)
-                else:
-                    progress(f"reading where {view.name} stands")
-                    state = self._state(view, compiled)
-                    self._check_identity(view, state)
-                    choosing = partial(self._choose, view, compiled)
-                    outcome = self._refresher.refresh(view, compiled, state, choosing, progress)
-                if outcome.strategy == "full":
-                    outcome = self._recompute(view, compiled, outcome, progress)
-                elif outcome.state is not None:
-                    self._remember(view, outcome.state)
-            done = refreshed(view, outcome.strategy, outcome.reason, started, jobs=jobs(), **outcome.counts)
-            self._history.note(done)
-            return done
-        except PySparkException as problem:
-            self._states.pop(view.name, None)
-            raise translated(problem) from problem
-        except BaseException:
-            self._states.pop(view.name, None)  # what was committed is read back next time
-            raise
+            def keep(turn: Sequence[tuple[View, Compiled]]) -> None:
+                for view, compiled in turn:
+                    try:
+                        done[view.name] = self._refresh(view, compiled, full, together, progress)
+                    except Exception as problem:  # told below: one view that fails does not stop the others
+                        failed[view.name] = problem
 
-    def _recompute(self, view: View, compiled: Compiled, asked: Outcome, progress: Progress) -> Outcome:
-        for table in view.tables:
-            self._tables.start_feed(table)
-            self._tables.check_unique(table)
-        commits = len(compiled.placement.targets)
-        changes = asked.counts.get("changes_in", 0)
-        report = delta.Report("full", asked.reason, time.time(), changes, 0, commits)
-        rows = self._fill(view, compiled, report, progress, replacing=True)
-        counts = {"rows_changed": rows, "statements": commits, "commits": commits, "changes_in": changes}
-        return replace(asked, counts=counts)
+            with ThreadPoolExecutor(max_workers=len(turns)) as pool:
+                for future in [pool.submit(keep, turn) for turn in turns.values()]:
+                    future.result()
+            names = [view.name for view, _ in views]
+            if failed:
+                raise _all_of([(name, failed[name]) for name in names if name in failed], len(names))
+            return [done[name] for name in names]
 
-    # --- choosing ---
-
-    def _choose(self, view: View, compiled: Compiled, script: Script, counts: Counts) -> Choice:
-        tables = {}
-        for table in view.tables if view.policy == "auto" else ():
-            tables[table.name] = self._rows_of(table.name, sum(counts.get(table.name, {}).values()))
-        sizes = Sizes(tables, {}, lambda leaf, column: False)  # files are scanned, whatever is looked for
-        overhead = STATEMENT * (len(script.lets) + len(script.applies))
-        past = partial(self._history.past, view)
-        return weigh(view, compiled, script, counts, sizes, overhead, past)
-
-    def _rows_of(self, table: str, changed: int) -> int:
-        """About how many rows a table has. Delta knows without reading them, but it takes a while to ask: not
-        again before a change is large."""
-        if changed * 10 >= self._sizes.get(table, 0):
-            self._sizes[table] = int(self._session.table(table).count())
-        return self._sizes[table]
+    def optimize(self, view: View, compiled: Compiled, progress: Progress) -> str:
+        with self._lock:
+            return self._keeper(view).optimize(view, compiled, progress)
 
     def history(self) -> Result:
         return Result("select", tuple(delta.HISTORY), self._history.rows(self.views()))
 
-    def _check_identity(self, view: View, state: delta.State) -> None:
-        for table in view.tables:
-            if self._tables.identity(table.name) != state.table_ids[table.name]:
-                raise BaseTableChanged(
-                    f"table {table.name} is not the one that view {view.name} was made over",
-                    hint=f"REFRESH MATERIALIZED VIEW {view.name} FULL takes the new one",
-                )
-
-    @contextmanager
-    def _counting(self) -> Iterator[Any]:
-        """Counts the Spark jobs of a block, where the session can tell: Spark Connect cannot."""
-        try:
-            context = self._user.sparkContext
-            group = f"viewkeep-{uuid.uuid4()}"
-            before = context.getLocalProperty("spark.jobGroup.id")
-        except (PySparkException, AttributeError):
-            yield lambda: None
-            return
-        context.setLocalProperty("spark.jobGroup.id", group)
-        try:
-            yield lambda: len(context.statusTracker().getJobIdsForGroup(group))
-        finally:
-            context.setLocalProperty("spark.jobGroup.id", before)
-
     # --- telling ---
-
-    def _state(self, view: View, compiled: Compiled) -> delta.State:
-        """Where a view stands: as this session left it, unless others have touched its tables since."""
-        known = self._states.get(view.name)
-        if known is not None and self._fill_id(view) == self._seen.get(view.name):
-            return known
-        caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
-        return self._remember(view, delta.load_state(self._session, view.name, caches))
-
-    def _remember(self, view: View, state: delta.State) -> delta.State:
-        self._states[view.name] = state
-        self._seen[view.name] = self._fill_id(view)
-        return state
-
-    def _fill_id(self, view: View) -> str:
-        """Which filling of the view its tables hold. A property, since that is cheap to ask; refreshes by
-        others in between show when a commit's transaction number is taken."""
-        properties = self._tables.properties(delta.storage(view.name, "rows")) or {}
-        return properties.get(delta.ID_PROPERTY, "")
 
     def verify(self, view: View, compiled: Compiled) -> Verification:
         """Recomputes the user's own text by Spark alone, over the versions that the view shows."""
         with self._lock:
             check_tables(view, self.find_table)
-            state = self._state(view, compiled)
-            self._check_identity(view, state)
+            state = self._keeper(view).state(view, compiled)
             query: exp.Query = pinned(compiled.query or parse_sql(view.sql), state.watermark)
             # Spark has no ANY and ALL of its own
             if compiled.verified_by_plan or query.find(exp.Any, exp.All):
@@ -453,15 +357,15 @@ class SparkEngine:
                 raise translated(problem) from problem
 
     def standing(self, view: View, compiled: Compiled) -> Standing:
-        state = self._state(view, compiled)
+        for table in view.tables:
+            if not self._session.catalog.tableExists(table.name):
+                raise BaseTableChanged(f"table {table.name} does not exist any more", hint="create it again")
+        state = self._keeper(view).state(view, compiled)
         pending = 0
         for table in view.tables:
-            if self._session.catalog.tableExists(table.name):
-                with suppress(AnalysisException):
-                    pending += self._waiting(table, state.watermark[table.name])
-            else:
-                raise BaseTableChanged(f"table {table.name} does not exist any more", hint="create it again")
-        rows = self._session.table(f"{delta.DATABASE}.{delta.storage_name(view.name, 'rows')}").count()
+            with suppress(AnalysisException):
+                pending += self._waiting(table, state.watermark[table.name])
+        rows = self._session.table(view.name).count()
         return Standing(rows, pending, state.refreshed, state.watermark)
 
     def _waiting(self, table: Table, after: int) -> int:
@@ -479,23 +383,29 @@ class SparkEngine:
 
     def explain(self, view: View, compiled: Compiled) -> list[tuple[str, str]]:
         names = SparkNames(view.name, {}, {})
-        made = statements(compiled.script(compiled.everything()), names)
-        steps = [(f"compute {c.name}", to_sql(c.query, pretty=True)) for c in made.computes]
-        for change in made.changes:
-            node = change.target.node
-            target = delta.storage(view.name, change.target.name)
-            source = names.ref(change.source)
-            if change.kind == "insert":
-                tree: exp.Expr = dml.insert(target, source, node.names)
-            else:
-                tree = dml.merge(target, node, source, frozenset({change.kind}), change.ids, change.changed)
-            steps.append(
-                (
-                    f"apply {change.source} to {change.target.role} {change.target.name}",
-                    to_sql(tree, pretty=True),
-                )
-            )
+        script = compiled.script(compiled.everything())
+        steps = [
+            (f"compute {let.name}", to_sql(Renderer(names).query(let.query), pretty=True))
+            for let in script.lets
+        ]
+        number = exp.Placeholder(this="refresh")  # the number that the refresh will have
+        for apply in script.applies:
+            layout = compiled.layouts()[apply.target.name]
+            stored = as_stored(apply, layout, number, names)
+            tree = exp.Insert(this=delta.storage(view.name, apply.target.name), expression=stored)
+            title = f"store the diffs of {apply.target.role} {apply.target.name}"
+            steps.append((title, to_sql(tree, pretty=True)))
         return steps
+
+
+def _all_of(failed: Sequence[tuple[str, Exception]], views: int) -> Exception:
+    """What to raise where some views of several failed: the first problem, and that the others were tried."""
+    first = failed[0][1]
+    if isinstance(first, ViewkeepError):
+        names = ", ".join(name for name, _ in failed)
+        first.message += f" ({len(failed)} of {views} views failed: {names}; the others are refreshed)"
+        first.args = (first.message,)
+    return first
 
 
 def _sister(session: Any) -> Any:

@@ -22,8 +22,9 @@ class SparkNames:
         view: str,
         before: Mapping[str, int],
         after: Mapping[str, int],
-        targets: Mapping[str, int | None] | None = None,
+        targets: Mapping[str, exp.Expr] | None = None,
     ) -> None:
+        """`targets`: how to read those that are not simply their tables as they are."""
         self._view = view
         self._before = before
         self._after = after
@@ -40,7 +41,7 @@ class SparkNames:
         return exp.table_(temporary(name), quoted=True)
 
     def stored(self, target: str) -> exp.Expr:
-        return delta.storage(self._view, target, self._targets.get(target))
+        return self._targets.get(target) or delta.storage(self._view, target)
 
 
 def versioned(name: str, version: int | None) -> exp.Table:

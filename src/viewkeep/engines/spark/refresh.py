@@ -1,9 +1,16 @@
-"""One refresh on Spark: read the feeds, compute the script's relations, commit the caches, then the rows."""
+"""One refresh on Spark: read the feeds, compute the script's relations, commit the caches, then the rows.
+
+What is committed are the diffs themselves, as they come out of the script, where they are few: see
+idiff/log.py.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,13 +29,13 @@ from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import first_line
 from viewkeep.engines.spark.names import SparkNames, bare, temporary, versioned
 from viewkeep.engines.spark.tables import BaseTables
+from viewkeep.engines.spark.waiting import WaitingDiffs
 from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, DuplicateKey
+from viewkeep.idiff import log
 from viewkeep.idiff.bags import occurrence_changes
-from viewkeep.idiff.changes import KIND
-from viewkeep.idiff.diff import Diff
 from viewkeep.idiff.net import LAST, labels, summary
 from viewkeep.passes.compiler import Compiled
-from viewkeep.rules.overlay import expand
+from viewkeep.rules.overlay import expand, union_rows
 from viewkeep.script import dml
 from viewkeep.script.model import Apply, Script
 from viewkeep.script.render import Renderer
@@ -45,12 +52,15 @@ class _Run:
     """What one refresh has found out so far."""
 
     view: View
+    layouts: Mapping[str, log.Layout]
     state: delta.State
+    together: Together
     watermark: dict[str, int]
     sizes: dict[str, int] = field(default_factory=dict)
     local: dict[str, Any] = field(default_factory=dict)
     persisted: list[Any] = field(default_factory=list)
     commits: int = 0
+    changed: int | Callable[[], int] = 0
     counts: Counts = field(default_factory=dict)
     report: delta.Report = field(default_factory=lambda: delta.Report("none", "", time.time()))
 
@@ -60,12 +70,31 @@ class _Run:
         self.report = replace(self.report, strategy=strategy, reason=reason, changes_in=total(self.counts))
 
 
+@dataclass(frozen=True)
+class _ToStore:
+    """What one refresh stores for a target: by which statement, how many rows and entries (`size`), from how
+    many diff rows, how many rows change by it, how many are entries; and all of it where it is local."""
+
+    statement: exp.Expr | None
+    size: int
+    diffs: int
+    changed: int | Callable[[], int]
+    entries: int
+    rows: Any
+    is_wide: bool = False
+
+
+NOTHING = _ToStore(None, 0, 0, 0, 0, None)
+
+
 @dataclass
 class Together:
     """Views that are refreshed together: up to which versions, and the net changes read so far."""
 
     upto: Mapping[str, int]
     nets: dict[tuple[str, int], Any] = field(default_factory=dict)
+    reading: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    """Held by the view that reads a table's feed, so that others wait for what it finds."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +103,7 @@ class Outcome:
 
     strategy: str
     reason: str
-    counts: Mapping[str, int]
+    counts: Mapping[str, Any]
     state: delta.State | None
 
 
@@ -84,7 +113,7 @@ class Refresher:
     def __init__(self, session: Any, tables: BaseTables) -> None:
         self._session = session
         self._tables = tables
-        self.together = Together({})
+        self.waiting = WaitingDiffs(session)
 
     def _sql(self, tree: exp.Expr) -> Any:
         return self._session.sql(to_sql(tree))
@@ -94,12 +123,13 @@ class Refresher:
         view: View,
         compiled: Compiled,
         state: delta.State,
+        together: Together,
         choosing: Callable[[Script, Counts], Choice],
         progress: Progress,
     ) -> Outcome:
         """Computes and commits what changed since the state; the state that the view is in then. Where
         recomputing is chosen, nothing is done yet."""
-        run = _Run(view, state, dict(state.watermark))
+        run = _Run(view, compiled.layouts(), state, together, dict(state.watermark))
         try:
             present, counts = self._net(run, progress)
             run.counts = counts
@@ -119,23 +149,23 @@ class Refresher:
                 )
             else:
                 run.report = replace(run.report, reason="the changes of the base tables cancel out")
-            names = SparkNames(
-                view.name, state.watermark, run.watermark, {**state.caches, "rows": state.rows}
-            )
+            targets = self.waiting.readable(view.name, run.layouts, state)
+            names = SparkNames(view.name, state.watermark, run.watermark, targets)
             small = len(run.local) == len(run.sizes)
             with delta.settings(self._session, SMALL_JOBS if small else {}):
-                changed, diff_rows = self._run(run, script, names, progress)
+                self._run(run, script, names, progress)
         finally:
             for frame in run.persisted:
                 frame.unpersist()
+        report = run.report
         more = {
-            "rows_changed": changed,
-            "diff_rows": diff_rows,
+            "counted": run.changed,
+            "diff_rows": report.diff_rows,
             "statements": run.commits,
             "commits": run.commits,
+            "changes_in": report.changes_in,
         }
-        report = run.report
-        return Outcome(report.strategy, report.reason, {**more, "changes_in": report.changes_in}, run.state)
+        return Outcome(report.strategy, report.reason, more, run.state)
 
     def _net(
         self, run: _Run, progress: Progress
@@ -145,12 +175,13 @@ class Refresher:
         counts: dict[str, dict[str, int]] = {}
         for table in run.view.tables:
             after = run.state.watermark[table.name]
-            upto = self.together.upto.get(table.name)
+            upto = run.together.upto.get(table.name)
             if upto is not None and upto <= after:
                 continue
             name = temporary(f"net_{table.name}")
             try:
-                rows = self._read_net(run, table, name, after, upto, progress)
+                with run.together.reading[table.name] if upto is not None else nullcontext():
+                    rows = self._read_net(run, table, name, after, upto, progress)
             except PySparkException as problem:
                 raise BaseTableChanged(
                     f"the change feed of {table.name} past version {after} cannot be read: "
@@ -166,7 +197,7 @@ class Refresher:
         self, run: _Run, table: Table, name: str, after: int, upto: int | None, progress: Progress
     ) -> int:
         """The net changes of one table, registered; views refreshed together read a feed once."""
-        shared = self.together.nets.get((table.name, after))
+        shared = run.together.nets.get((table.name, after))
         if shared is not None:
             self._register(run, name, shared)
             return int(shared.num_rows)
@@ -184,7 +215,7 @@ class Refresher:
         if rows:
             self._check_inserted(run, table, name)
         if upto is not None and name in run.local:
-            self.together.nets[table.name, after] = run.local[name]
+            run.together.nets[table.name, after] = run.local[name]
         return rows
 
     def _read_values(self, run: _Run, table: Table, name: str) -> int:
@@ -243,8 +274,8 @@ class Refresher:
         self._session.createDataFrame(rows).createOrReplaceTempView(name)
         run.sizes[name], run.local[name] = rows.num_rows, rows
 
-    def _run(self, run: _Run, script: Script, names: SparkNames, progress: Progress) -> tuple[int, int]:
-        """Computes all relations, commits the caches, then the rows; rows changed, and diff rows."""
+    def _run(self, run: _Run, script: Script, names: SparkNames, progress: Progress) -> None:
+        """Computes all relations, commits the caches, then the rows."""
         for let in script.lets:
             if let.unless_empty is not None and not run.sizes[temporary(let.unless_empty)]:
                 empty = self._session.createDataFrame([], self._render(let.query, names).schema)
@@ -257,115 +288,140 @@ class Refresher:
                 )
             progress(f"computing {let.name}")
             self._materialize(run, temporary(let.name), self._render(let.query, names))
-        ready = [self._ready(run, apply, names) for apply in script.applies]
-        self._count_diffs(run, script, ready)
-        versions = dict(run.state.caches)
-        changed = diff_rows = 0
-        committed = False
-        for apply, (statement, size) in zip(script.applies, ready, strict=True):
-            if apply.target.role != "view":
-                if statement is not None:
-                    progress(f"committing {apply.target.name} of {run.view.name}")
-                    _, versions[apply.target.name] = self._commit(
-                        run, apply.target.name, versions[apply.target.name], "", statement
-                    )
-                continue
-            changed = self._commit_rows(run, versions, statement, progress)
-            if isinstance(statement, exp.Insert):  # Spark does not say how many rows an append wrote
-                changed = size
-            diff_rows, committed = size, True
-        if not committed:
-            self._commit_rows(run, versions, None, progress)
-        return changed, diff_rows
-
-    def _count_diffs(self, run: _Run, script: Script, ready: Sequence[tuple[exp.Expr | None, int]]) -> None:
-        """What the report can say before the commit that it is part of: the rows are always committed."""
-        on_view = [apply.target.role == "view" for apply in script.applies]
-        diff_rows = sum(size for (_, size), is_view in zip(ready, on_view, strict=True) if is_view)
-        caches = sum(s is not None for (s, _), is_view in zip(ready, on_view, strict=True) if not is_view)
-        run.report = replace(run.report, diff_rows=diff_rows, statements=caches + 1)
-
-    def _commit_rows(
-        self, run: _Run, caches: Mapping[str, int], statement: exp.Expr | None, progress: Progress
-    ) -> int:
-        """The commit that counts: rows and watermark in one."""
+        stored = {apply.target.name: self._to_store(run, apply, names) for apply in script.applies}
+        on_view = stored.get(delta.ROWS, NOTHING)
+        changed_caches = sum(bool(made.size) for made in stored.values()) - bool(on_view.size)
+        run.report = replace(run.report, diff_rows=on_view.diffs, statements=changed_caches + 1)
+        if on_view.size and on_view.is_wide:
+            reason = f"{run.report.reason}; merged into the rows, since the change is wide"
+            run.report = replace(run.report, reason=reason)
+        for target, made in stored.items():
+            if target != delta.ROWS and made.size:
+                progress(f"committing {target} of {run.view.name}")
+                self._commit(run, target, "", made)
         progress(f"committing rows of {run.view.name}")
-        state = delta.State(run.watermark, run.state.table_ids, caches, 0)
-        if statement is None:
-            statement = _nothing(delta.storage(run.view.name, "rows"))
-        answer, version = self._commit(run, "rows", run.state.rows, state.metadata(run.report), statement)
-        run.state = replace(state, rows=version, refreshed=datetime.now(UTC))
+        run.changed = on_view.changed
+        self._commit_rows(run, on_view)
         progress(f"committed rows of {run.view.name}")
-        return int(answer[0][0]) if answer and len(answer[0]) else 0
 
-    def _commit(
-        self, run: _Run, target: str, version: int, metadata: str, statement: exp.Expr
-    ) -> tuple[list[Any], int]:
+    def _commit_rows(self, run: _Run, made: _ToStore) -> None:
+        """The commit that counts: rows and watermark in one. It is made though no row changes."""
+        table = delta.storage(run.view.name, delta.ROWS)
+        if not made.size:
+            empty = exp.select("*").from_(table.copy()).where(exp.false())
+            made = replace(made, statement=exp.Insert(this=table, expression=empty))
+        entries = self._waits(run, delta.ROWS, made)
+        state = replace(
+            run.state,
+            watermark=run.watermark,
+            waiting={**run.state.waiting, delta.ROWS: entries},
+            refreshed=datetime.now(UTC),
+        )
+        self._commit(run, delta.ROWS, state.metadata(run.report), made)
+        run.state = replace(state, rows=run.state.rows)
+
+    def _waits(self, run: _Run, target: str, made: _ToStore) -> delta.Waiting:
+        before = run.state.waits(target)
+        entries = 0 if made.is_wide else before.entries + made.entries
+        return self.waiting.after_refresh(entries, before)
+
+    def _commit(self, run: _Run, target: str, metadata: str, made: _ToStore) -> None:
+        """Commits what is stored for a target; the run's state then names the version that it made."""
+        assert made.statement is not None
         name = delta.storage_name(run.view.name, target)
-        done = delta.commit(self._session, name, version + 1, metadata, to_sql(statement))
+        before = run.state
+        done = delta.commit(self._session, name, before.version(target) + 1, metadata, to_sql(made.statement))
         if done is None:
             raise ConcurrentRefresh(f"another refresh of {run.view.name} came first", hint="refresh again")
         run.commits += 1
-        answer, made = done
-        return answer, made
-
-    def _ready(self, run: _Run, apply: Apply, names: SparkNames) -> tuple[exp.Expr | None, int]:
-        """The one statement that applies all diffs of a target, and how many diff rows it takes."""
-        node, target = apply.target.node, delta.storage(run.view.name, apply.target.name)
-        if apply.changes is not None:
-            name = apply.changes.name
-            size = run.sizes[temporary(name)]
-            return self._merged(run, target, node, name) if size else None, size
-        diffs = []
-        for number, diff in enumerate(apply.diffs, start=1):
-            columns = list(node.names) if diff.kind == "insert" else [*diff.ids, *sorted(diff.changed)]
-            query = passing(diff.query, columns)
-            name = f"{diff.kind}_{apply.target.name}_{number}"
-            if self._materialize(run, temporary(name), self._render(query, names)):
-                diffs.append(replace(diff, query=Ref(name, query.columns)))
-        size = sum(run.sizes[temporary(d.query.name)] for d in diffs if isinstance(d.query, Ref))
-        if not diffs:
-            return None, 0
-        if len(diffs) == 1:
-            return self._single(target, node, diffs[0], names), size
-        stored = Stored(apply.target.name, node.columns, node.ids)
-        changes = f"changes_{apply.target.name}"
-        if not self._materialize(run, temporary(changes), self._render(expand(stored, diffs), names)):
-            return None, size
-        return self._merged(run, target, node, changes), size
-
-    def _single(self, target: exp.Table, node: Node, diff: Diff, names: SparkNames) -> exp.Expr:
-        """One diff alone needs no look at the rows first: a MERGE by its ids, or an append."""
-        assert isinstance(diff.query, Ref)
-        source = names.ref(diff.query.name)
-        if diff.kind == "insert":
-            return dml.insert(target, source, node.names)
-        return dml.merge(target, node, source, frozenset({diff.kind}), diff.ids, sorted(diff.changed))
-
-    def _merged(self, run: _Run, target: exp.Table, node: Node, changes: str) -> exp.Expr:
-        name = temporary(changes)
-        if name in run.local:
-            kinds = set(run.local[name].column(KIND).unique().to_pylist())
+        answer, version = done
+        if made.is_wide and target == delta.ROWS:  # what waited is among the rows that MERGE removed
+            run.changed = int(answer[0][0]) - before.waits(target).entries
+        if made.rows is not None:
+            self.waiting.added(run.view.name, target, before, version, made.rows)
+        waiting = {**before.waiting, target: self._waits(run, target, made)}
+        if target == delta.ROWS:
+            run.state = replace(before, rows=version, waiting=waiting)
         else:
-            column = self._session.table(name).select(f"`{KIND}`")
-            kinds = {row[0] for row in column.distinct().collect()}
-        source = exp.table_(name, quoted=True)
-        if kinds == {"insert"}:
-            return dml.insert(target, source, node.names)
-        return dml.merge(target, node, source, frozenset(kinds), node.ids)
+            run.state = replace(before, caches={**before.caches, target: version}, waiting=waiting)
+
+    def _to_store(self, run: _Run, apply: Apply, names: SparkNames) -> _ToStore:
+        """What a refresh stores for a target: its diffs as they are where they are few, else the rows that
+        they change."""
+        target, node = apply.target.name, apply.target.node
+        layout = run.layouts[target]
+        if apply.changes is None and not layout.has_room_for(apply.diffs):
+            changes = expand(Stored(target, node.columns, node.ids), apply.diffs)
+            ref = Ref(f"changes_{target}", changes.columns)
+            self._materialize(run, temporary(ref.name), self._render(changes, names))
+            apply = replace(apply, changes=ref)
+        name = temporary(f"stored_{target}")
+        born = exp.Literal.number(run.state.version(target) + 1)
+        changed = run.sizes[temporary(apply.changes.name)] if apply.changes is not None else None
+        size = (
+            0
+            if changed == 0
+            else self._materialize(run, name, self._sql(as_stored(apply, layout, born, names)))
+        )
+        if not size:
+            return NOTHING
+        relation, table = exp.table_(name, quoted=True), delta.storage(run.view.name, target)
+        diffs = size if changed is None else changed
+        if name not in run.local:
+            statement = self._merge(run, layout, target, relation)
+            return _ToStore(statement, size, diffs, 0, 0, None, is_wide=True)
+        columns = [log.BORN, log.IDS, log.SETS, *node.names]
+        rows = run.local[name]
+        entries = rows.num_rows - rows.column(log.IDS).null_count
+        told = self._counting(run, layout, target, name) if changed is None else changed
+        return _ToStore(dml.insert(table, relation, columns), size, diffs, told, entries, rows)
+
+    def _merge(self, run: _Run, layout: log.Layout, target: str, new: exp.Expr) -> exp.Expr:
+        """A wide change is folded in at once, with all that waits."""
+        view, version = run.view.name, run.state.version(target)
+        entries: exp.Expr = new
+        if run.state.waits(target).entries:
+            waiting = exp.select("*").from_(self.waiting.entries(view, target, run.state))
+            entries = exp.Subquery(
+                this=exp.Union(this=waiting, expression=exp.select("*").from_(new.copy()), distinct=False)
+            )
+        born, stored = exp.Literal.number(version + 1), delta.storage(view, target, version)
+        changes = log.to_fold(layout, born, stored, entries, new)
+        return log.fold(layout, delta.storage(view, target), changes, brings_rows=True)
+
+    def _counting(self, run: _Run, layout: log.Layout, target: str, name: str) -> Callable[[], int]:
+        """How many rows the entries of this refresh stand for. It takes a search, so only who asks pays."""
+        stored = delta.storage(run.view.name, target, run.state.version(target))
+        waits, entries = run.state.waits(target).entries, run.local.get(name)
+        before = exp.Subquery(this=log.resolved(layout, stored, stored)) if waits else stored
+
+        def count() -> int:
+            counting = temporary("counted")
+            self._session.createDataFrame(entries).createOrReplaceTempView(counting)
+            query = log.reached(layout, before, exp.table_(counting, quoted=True))
+            return int(self._sql(query).collect()[0][0])
+
+        return count
 
     def _render(self, node: Node, names: SparkNames) -> Any:
         return self._sql(Renderer(names).query(node))
 
 
-def _nothing(rows: exp.Table) -> exp.Expr:
-    """A statement that changes no row, but commits: the watermark moves though the view does not."""
-    source = exp.Subquery(
-        this=exp.select(exp.alias_(exp.Literal.number(1), "x")).where(exp.false()), alias="d"
-    )
-    return exp.Merge(
-        this=exp.alias_(rows, "v", table=True),
-        using=source,
-        on=exp.false(),
-        whens=exp.Whens(expressions=[exp.When(matched=True, then=exp.Var(this="DELETE"))]),
-    )
+def as_stored(apply: Apply, layout: log.Layout, born: exp.Expr, names: SparkNames) -> exp.Query:
+    """What a refresh stores for a target: changed rows whole, or diffs as they are, with no look at the rows
+    that they change."""
+    if apply.changes is not None:
+        parts = log.replaced(layout, born, names.ref(apply.changes.name))
+    else:
+        parts = []
+        for diff in apply.diffs:
+            if diff.kind != "insert":
+                query = passing(diff.query, [*diff.ids, *sorted(diff.changed)])
+                parts.append(log.entries(layout, born, diff, Renderer(names).query(query)))
+        inserts = [passing(d.query, apply.target.node.names) for d in apply.diffs if d.kind == "insert"]
+        if inserts:
+            parts.append(log.inserted(layout, born, Renderer(names).query(union_rows(inserts))))
+    joined: exp.Query = parts[0]
+    for part in parts[1:]:
+        joined = exp.Union(this=joined, expression=part, distinct=False)
+    return joined

@@ -1,0 +1,275 @@
+"""Views kept in one session: filled, refreshed, folded; one at a time.
+
+An engine has several keepers, each with a session of its own, since settings and temporary views belong to
+a session: so views are refreshed side by side. A view stays with its keeper, which has its waiting diffs at
+hand.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from pyspark.errors import PySparkException
+from sqlglot import exp
+
+from viewkeep.catalog.models import View
+from viewkeep.chooser import SMALL_TABLES, Choice
+from viewkeep.engines.choosing import weigh
+from viewkeep.engines.contract import Progress
+from viewkeep.engines.initial import fill_queries, shown
+from viewkeep.engines.report import Counts, refreshed
+from viewkeep.engines.spark.dialect import to_sql
+from viewkeep.engines.spark.errors import translated
+from viewkeep.engines.spark.history import History
+from viewkeep.engines.spark.names import SparkNames
+from viewkeep.engines.spark.refresh import Outcome, Refresher, Together
+from viewkeep.engines.spark.tables import BaseTables
+from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, ViewReplaced
+from viewkeep.idiff import log
+from viewkeep.passes.compiler import Compiled
+from viewkeep.results import Refresh
+from viewkeep.script.cost import Sizes
+from viewkeep.script.model import Script
+from viewkeep.store import delta
+
+# seconds that a statement takes however little it reads: planning it, and Delta's commit
+STATEMENT = 0.3
+# OPTIMIZE packs only small files together: what refreshes have appended, not the rows as they were filled
+PACKING = {"spark.databricks.delta.optimize.minFileSize": str(16 * 1024 * 1024)}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the keepers of an engine share."""
+
+    history: History
+    sizes: dict[str, tuple[int, int]]
+
+
+class Keeper:
+    """Keeps views in one session."""
+
+    def __init__(self, session: Any, known: Known) -> None:
+        self.session = session
+        self._history, self._sizes = known.history, known.sizes
+        self._tables = BaseTables(session)
+        self._refresher = Refresher(session, self._tables)
+        self._states: dict[str, delta.State] = {}
+        self._seen: dict[str, str] = {}
+
+    # --- filling ---
+
+    def fill(
+        self, view: View, compiled: Compiled, report: delta.Report, progress: Progress, replacing: bool
+    ) -> int:
+        """Computes every target at the newest versions, caches first; the rows' commit registers all."""
+        ids = {table.name: self._tables.identity(table.name) for table in view.tables}
+        watermark = {table.name: self._tables.newest(table.name) for table in view.tables}
+        caches: dict[str, int] = {}
+        names = SparkNames(view.name, watermark, watermark)
+        layouts = compiled.layouts()
+        self._refresher.waiting.forget(view.name)
+        for target, query in fill_queries(compiled, names):
+            progress(f"computing {target.role} {target.name} of {view.name}")
+            is_view = target.role == "view"
+            state = delta.State(watermark, ids, caches, 0)
+            table = f"{delta.DATABASE}.{delta.storage_name(view.name, target.name)}"
+            rows = log.rows_to_fill(layouts[target.name], query)
+            writer = self.session.sql(to_sql(rows)).writeTo(table).using("delta")
+            for key, value in delta.TABLE_PROPERTIES.items():
+                writer = writer.tableProperty(key, value)
+            if is_view:
+                writer = writer.tableProperty(delta.VIEW_PROPERTY, view.to_json())
+                writer = writer.tableProperty(delta.SHOWN_PROPERTY, shown_sql(view, compiled))
+                writer = writer.tableProperty(delta.ID_PROPERTY, str(uuid.uuid4()))
+            with delta.creating(self.session, state.metadata(report) if is_view else ""):
+                (writer.createOrReplace if replacing else writer.create)()
+            if not is_view:
+                caches[target.name] = delta.last_version(self.session)
+        version = delta.last_version(self.session)
+        self._remember(view, delta.State(watermark, ids, caches, version, refreshed=datetime.now(UTC)))
+        created = delta.history(self.session, delta.storage(view.name, delta.ROWS), limit=1)[0]
+        return int((created.operationMetrics or {}).get("numOutputRows", 0))
+
+    def forget(self, view: View) -> None:
+        """The view is gone, or what is known of it may be wrong."""
+        self._states.pop(view.name, None)
+        self._refresher.waiting.forget(view.name)
+
+    # --- refreshing ---
+
+    def refresh(
+        self, view: View, compiled: Compiled, full: bool, together: Together, progress: Progress
+    ) -> Refresh:
+        """Brings a view up to date; once more where another refresh came first."""
+        try:
+            return self._try_refresh(view, compiled, full, together, progress)
+        except ConcurrentRefresh:
+            progress(f"another refresh of {view.name} came first; starting over")
+            return self._try_refresh(view, compiled, full, together, progress)
+
+    def _try_refresh(
+        self, view: View, compiled: Compiled, full: bool, together: Together, progress: Progress
+    ) -> Refresh:
+        started = time.perf_counter()
+        with self._forgetting(view), self._counting() as jobs:
+            if full:
+                outcome = Outcome("full", "asked for", {}, None)
+            else:
+                progress(f"reading where {view.name} stands")
+                state = self.state(view, compiled)
+                choosing = partial(self._choose, view, compiled)
+                outcome = self._refresher.refresh(view, compiled, state, together, choosing, progress)
+            if outcome.strategy == "full":
+                outcome = self._recompute(view, compiled, outcome, progress)
+            elif outcome.state is not None:
+                self._remember(view, outcome.state)
+                outcome = self._fold_what_is_due(view, compiled, outcome, progress)
+            done = refreshed(view, outcome.strategy, outcome.reason, started, jobs=jobs(), **outcome.counts)
+        self._history.note(done)
+        return done
+
+    def _recompute(self, view: View, compiled: Compiled, asked: Outcome, progress: Progress) -> Outcome:
+        for table in view.tables:
+            self._tables.start_feed(table)
+            self._tables.check_unique(table)
+        commits = len(compiled.placement.targets)
+        changes = asked.counts.get("changes_in", 0)
+        report = delta.Report("full", asked.reason, time.time(), changes, 0, commits)
+        rows = self.fill(view, compiled, report, progress, replacing=True)
+        counts = {"counted": rows, "statements": commits, "commits": commits, "changes_in": changes}
+        return replace(asked, counts=counts)
+
+    @contextmanager
+    def _forgetting(self, view: View) -> Iterator[None]:
+        """What is known of a view is forgotten where something fails: what was committed is read back."""
+        try:
+            yield
+        except BaseException as problem:
+            self.forget(view)
+            if isinstance(problem, PySparkException):
+                raise translated(problem) from problem
+            raise
+
+    @contextmanager
+    def _counting(self) -> Iterator[Callable[[], int | None]]:
+        """Counts the Spark jobs of a block, where the session can tell: Spark Connect cannot."""
+        try:
+            context = self.session.sparkContext
+            group = f"viewkeep-{uuid.uuid4()}"
+            before = context.getLocalProperty("spark.jobGroup.id")
+        except (PySparkException, AttributeError):
+            yield lambda: None
+            return
+        context.setLocalProperty("spark.jobGroup.id", group)
+        try:
+            yield lambda: len(context.statusTracker().getJobIdsForGroup(group))
+        finally:
+            context.setLocalProperty("spark.jobGroup.id", before)
+
+    # --- folding ---
+
+    def _fold_what_is_due(
+        self, view: View, compiled: Compiled, outcome: Outcome, progress: Progress
+    ) -> Outcome:
+        """Folds diffs into rows where reading through them has cost as much as that."""
+        assert outcome.state is not None
+        due = self._refresher.waiting.due(view.name, outcome.state)
+        if not due:
+            return outcome
+        folded = self._fold(view, compiled, due, progress)
+        counts = {**outcome.counts, "commits": outcome.counts["commits"] + folded}
+        return replace(outcome, counts=counts, reason=f"{outcome.reason}; waiting diffs were folded in")
+
+    def _fold(self, view: View, compiled: Compiled, targets: Sequence[str], progress: Progress) -> int:
+        """Folds what waits for some targets; how many commits that took."""
+        state, folded = self.state(view, compiled), 0
+        for target in targets:
+            if state.waits(target).entries:
+                progress(f"folding {state.waits(target).entries} waiting diffs into {target} of {view.name}")
+                layout = compiled.layouts()[target]
+                state = self._refresher.waiting.fold(view.name, target, layout, state)
+                self._remember(view, state)
+                folded += 1
+        return folded
+
+    def optimize(self, view: View, compiled: Compiled, progress: Progress) -> str:
+        """Folds all that waits, and packs small files; what was done, in words."""
+        with self._forgetting(view):
+            targets = [target.name for target in compiled.placement.targets]
+            state = self.state(view, compiled)
+            waited = sum(state.waits(target).entries for target in targets)
+            self._fold(view, compiled, targets, progress)
+            with delta.settings(self.session, PACKING):
+                for target in targets:
+                    progress(f"packing the files of {target} of {view.name}")
+                    self.session.sql(f"OPTIMIZE {to_sql(delta.storage(view.name, target))}").collect()
+            self.forget(view)
+            return f"{view.name}: {waited} waiting diffs folded in, small files packed"
+
+    # --- choosing ---
+
+    def _choose(self, view: View, compiled: Compiled, script: Script, counts: Counts) -> Choice:
+        tables = {}
+        for table in view.tables if view.policy == "auto" else ():
+            tables[table.name] = self._rows_of(table.name, sum(counts.get(table.name, {}).values()))
+        sizes = Sizes(tables, {}, lambda leaf, column: False)  # files are scanned, whatever is looked for
+        overhead = STATEMENT * (len(script.lets) + len(script.applies))
+        past = partial(self._history.past, view)
+        return weigh(view, compiled, script, counts, sizes, overhead, past)
+
+    def _rows_of(self, table: str, changed: int) -> int:
+        """About how many rows a table has. Delta knows without reading them, but it takes a while to ask: not
+        again before enough has changed that it matters."""
+        rows, since = self._sizes.get(table, (0, SMALL_TABLES))
+        since += changed
+        if since >= max(rows // 10, SMALL_TABLES // 10):
+            rows, since = int(self.session.table(table).count()), 0
+        self._sizes[table] = rows, since
+        return rows
+
+    # --- where views stand ---
+
+    def state(self, view: View, compiled: Compiled) -> delta.State:
+        """Where a view stands: as this session left it, unless others have touched its tables since."""
+        known = self._states.get(view.name)
+        properties = self._properties(view)
+        if known is None or properties.get(delta.ID_PROPERTY) != self._seen.get(view.name):
+            if properties.get(delta.VIEW_PROPERTY) != view.to_json():
+                raise ViewReplaced(
+                    f"view {view.name} was replaced or dropped by another session",
+                    hint="run the statement again: the view as it is now is then known",
+                )
+            caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
+            known = self._remember(view, delta.load_state(self.session, view.name, caches))
+        for table in view.tables:
+            if self._tables.identity(table.name) != known.table_ids[table.name]:
+                raise BaseTableChanged(
+                    f"table {table.name} is not the one that view {view.name} was made over",
+                    hint=f"REFRESH MATERIALIZED VIEW {view.name} FULL takes the new one",
+                )
+        return known
+
+    def _remember(self, view: View, state: delta.State) -> delta.State:
+        """`seen`: which filling of the view its tables hold. A property, since that is cheap to ask;
+        refreshes by others in between show when a commit's transaction number is taken."""
+        self._states[view.name] = state
+        self._seen[view.name] = self._properties(view).get(delta.ID_PROPERTY, "")
+        return state
+
+    def _properties(self, view: View) -> dict[str, str]:
+        return self._tables.properties(delta.storage(view.name, delta.ROWS)) or {}
+
+
+def shown_sql(view: View, compiled: Compiled) -> str:
+    """What stands behind the view's name: its rows, with the diffs that wait in effect."""
+    stored = delta.storage(view.name, delta.ROWS)
+    rows = exp.Subquery(this=log.resolved(compiled.layouts()[delta.ROWS], stored, stored))
+    return to_sql(shown(compiled, SparkNames(view.name, {}, {}, {delta.ROWS: rows})))

@@ -1,0 +1,147 @@
+"""Diffs that wait in the tables of views: kept at hand, read through, and folded into the rows.
+
+A session keeps the entries that it has written, or has read once, as local data: to read a target in a
+refresh then takes no second look at its table, and Spark knows that they are few.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from viewkeep.engines.spark.dialect import to_sql
+from viewkeep.engines.spark.names import temporary
+from viewkeep.errors import ConcurrentRefresh
+from viewkeep.idiff import log
+from viewkeep.store import delta
+
+# Seconds that reading through entries costs more than reading rows: once, and for each entry.
+READING, READING_ENTRY = 0.25, 5e-6
+# Seconds that folding takes, before it was measured: once, and for each row of the table, which is searched.
+FOLDING, FOLDING_ROW = 2.0, 3e-7
+# So many entries are kept as local data, and no more wait.
+MOST = 100_000
+
+
+@dataclass(frozen=True)
+class _Known:
+    version: int
+    entries: Any
+
+
+class WaitingDiffs:
+    """The entries of all targets that a session has to do with."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._rows: dict[tuple[str, str], int] = {}
+        self._seconds: dict[tuple[str, str], float] = {}
+
+    def readable(
+        self, view: str, layouts: Mapping[str, log.Layout], state: delta.State
+    ) -> dict[str, exp.Expr]:
+        """For each target what to read in a refresh: the rows as of the state, with what waits in effect."""
+        return {target: self._relation(view, target, layout, state) for target, layout in layouts.items()}
+
+    def _relation(self, view: str, target: str, layout: log.Layout, state: delta.State) -> exp.Expr:
+        stored = delta.storage(view, target, state.version(target))
+        if not state.waits(target).entries:
+            return stored
+        return exp.Subquery(this=log.resolved(layout, stored, self.entries(view, target, state)))
+
+    def entries(self, view: str, target: str, state: delta.State) -> exp.Expr:
+        """The entries that wait for a target, as a temporary view of local data."""
+        name = temporary(f"waiting_{view}_{target}")
+        known = self._known.get((view, target))
+        if known is None or known.version != state.version(target):
+            query = exp.select("*").from_(delta.storage(view, target, state.version(target)))
+            entries = self._session.sql(to_sql(query.where(log.is_entry()))).toArrow()
+            self._keep(view, target, state.version(target), entries)
+        return exp.table_(name, quoted=True)
+
+    def added(self, view: str, target: str, before: delta.State, version: int, stored: Any) -> int:
+        """What a refresh has stored, rows and entries, is committed as this version; how many wait now."""
+        new = stored.filter(pc.is_valid(stored.column(log.IDS)))
+        known = self._known.get((view, target))
+        waited = before.waits(target).entries
+        if known is not None and known.version == before.version(target):
+            self._keep(
+                view, target, version, pa.concat_tables([known.entries, new], promote_options="default")
+            )
+        elif not waited:
+            self._keep(view, target, version, new)
+        return waited + int(new.num_rows)
+
+    def _keep(self, view: str, target: str, version: int, entries: Any) -> None:
+        # what one query knows never to be null, another does not
+        entries = entries.cast(pa.schema([f.with_nullable(True) for f in entries.schema]))
+        frame = self._session.createDataFrame(entries)
+        frame.createOrReplaceTempView(temporary(f"waiting_{view}_{target}"))
+        self._known[view, target] = _Known(version, entries)
+
+    def forget(self, view: str) -> None:
+        """The view is gone, or filled anew."""
+        self._known = {key: known for key, known in self._known.items() if key[0] != view}
+        self._rows = {key: rows for key, rows in self._rows.items() if key[0] != view}
+        self._seconds = {key: seconds for key, seconds in self._seconds.items() if key[0] != view}
+
+    # --- folding ---
+
+    def after_refresh(self, entries: int, before: delta.Waiting) -> delta.Waiting:
+        """What waits after a refresh: whoever reads until the next pays for it, once at least."""
+        if not entries:
+            return delta.NOTHING_WAITS
+        return delta.Waiting(entries, before.debt + READING + READING_ENTRY * entries)
+
+    def due(self, view: str, state: delta.State) -> list[str]:
+        """The targets of which reading has cost as much as folding will: whoever waits until then pays at
+        most twice what the best moment would have cost, and no one knows when the next read comes."""
+        return [
+            target
+            for target, waiting in state.waiting.items()
+            if waiting.entries > MOST
+            or (waiting.debt >= FOLDING and waiting.debt >= self._price(view, target))
+        ]
+
+    def _price(self, view: str, target: str) -> float:
+        key = (view, target)
+        if key in self._seconds:
+            return self._seconds[key]
+        if key not in self._rows:
+            self._rows[key] = int(self._session.sql(to_sql(_counting(view, target))).collect()[0][0])
+        return FOLDING + FOLDING_ROW * self._rows[key]
+
+    def fold(self, view: str, target: str, layout: log.Layout, state: delta.State) -> delta.State:
+        """Folds what waits for a target into its rows; the state that the view is in then."""
+        if not state.waits(target).entries:
+            return state
+        started = time.perf_counter()
+        version = state.version(target)
+        stored = delta.storage(view, target)
+        born = exp.Literal.number(version + 1)
+        changes = log.to_fold(
+            layout, born, delta.storage(view, target, version), self.entries(view, target, state)
+        )
+        left = {name: waiting for name, waiting in state.waiting.items() if name != target}
+        folded = replace(state, waiting=left)
+        said = folded.metadata(None) if target == delta.ROWS else delta.FOLDED
+        statement = to_sql(log.fold(layout, stored, changes, brings_rows=False))
+        done = delta.commit(self._session, delta.storage_name(view, target), version + 1, said, statement)
+        if done is None:
+            raise ConcurrentRefresh(f"a refresh of {view} came first", hint="refresh again")
+        self._known.pop((view, target), None)
+        self._seconds[view, target] = time.perf_counter() - started
+        if target == delta.ROWS:
+            return replace(folded, rows=done[1])
+        return replace(folded, caches={**folded.caches, target: done[1]})
+
+
+def _counting(view: str, target: str) -> exp.Select:
+    return exp.select(exp.Count(this=exp.Star())).from_(delta.storage(view, target))
