@@ -286,7 +286,10 @@ def _last(shape: Shape, log: Expr) -> exp.Select:
         latest = exp.Max(this=exp.Case(ifs=[exp.If(this=sets, true=both)]))
         outputs.append(exp.alias_(latest, _LAST + c, quoted=True))
     named = exp.EQ(this=column(IDS), expression=_name_of(shape.ids))
-    query = exp.select(*outputs).from_(log.copy()).where(named)
+    # entries are few: in one partition they are grouped where they are read, without a shuffle
+    names = [BORN, SETS, *shape.ids, *shape.sets]
+    found = exp.select(*map(column, names)).from_(log.copy()).where(named).hint("COALESCE(1)")
+    query = exp.select(*outputs).from_(_sub(found, "found"))
     return query.group_by(*(column(i) for i in shape.ids)) if shape.ids else query
 
 

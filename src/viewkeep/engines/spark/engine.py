@@ -75,7 +75,6 @@ class SparkEngine:
         self._functions: dict[str, tuple[Callable[..., Any], str]] = {}
         self._unique: set[tuple[str, str, int]] = set()
         self._check_delta()
-        self._session.conf.set("spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled", "true")
 
     def _check_delta(self) -> None:
         extensions = self._session.conf.get("spark.sql.extensions", None) or ""
@@ -416,5 +415,7 @@ def _sister(session: Any) -> Any:
             for key in _MEANING:
                 if (value := session.conf.get(key, None)) is not None:
                     sister.conf.set(key, value)
+            # a feed that is asked for past its end is empty
+            sister.conf.set("spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled", "true")
             return sister
-    return session
+    raise EngineError("the Spark session can open no other beside it", hint="use a SparkSession")
