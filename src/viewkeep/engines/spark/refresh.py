@@ -302,7 +302,10 @@ class Refresher:
         stored = {apply.target.name: self._to_store(run, apply, names) for apply in script.applies}
         on_view = stored.get(delta.ROWS, NOTHING)
         changed_caches = sum(bool(made.size) for made in stored.values()) - bool(on_view.size)
-        run.report = replace(run.report, diff_rows=on_view.diffs, statements=changed_caches + 1)
+        changed = on_view.changed if isinstance(on_view.changed, int) and not on_view.is_wide else None
+        run.report = replace(
+            run.report, diff_rows=on_view.diffs, statements=changed_caches + 1, rows_changed=changed
+        )
         if on_view.size and on_view.is_wide:
             reason = f"{run.report.reason}; merged into the rows, since the change is wide"
             run.report = replace(run.report, reason=reason)
