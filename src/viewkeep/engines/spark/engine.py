@@ -76,11 +76,10 @@ class SparkEngine:
         self._history = History(self._session)
         self._views: dict[str, View] | None = None
         self._tables = BaseTables(self._session)
-        self._known = Known(self._history, {})
+        self._known = Known(self._history, {}, set())
         self._keepers: list[Keeper] = []
         self._keeper_of: dict[str, int] = {}
         self._functions: dict[str, tuple[Callable[..., Any], str]] = {}
-        self._unique: set[tuple[str, str, int]] = set()
         self._check_delta()
 
     def _check_delta(self) -> None:
@@ -221,13 +220,6 @@ class SparkEngine:
         self._session.sql(f"CREATE DATABASE IF NOT EXISTS {delta.DATABASE}")
         if replacing is None:
             self._forget_remains(view, compiled)
-        for table in view.tables:
-            self._tables.start_feed(table)
-            checked = (table.name, ",".join(table.key), self._tables.newest(table.name))
-            if table.key and checked not in self._unique:
-                progress(f"checking the key of {table.name}")
-                self._tables.check_unique(table)
-                self._unique.add(checked)
         with self._lock:
             try:
                 report = delta.Report("full", "created", time.time(), 0, 0, len(compiled.placement.targets))

@@ -380,10 +380,12 @@ class Refresher:
             return NOTHING
         relation, table = exp.table_(name, quoted=True), delta.storage(run.view.name, target)
         diffs = size if changed is None else changed
+        columns = [log.BORN, log.IDS, log.SETS, *node.names]
         if name not in run.local:
+            if self._session.table(name).where(to_sql(log.is_entry())).isEmpty():
+                return _ToStore(dml.insert(table, relation, columns), size, diffs, size, 0, None)
             statement = self._merge(run, layout, target, relation)
             return _ToStore(statement, size, diffs, 0, 0, None, is_wide=True)
-        columns = [log.BORN, log.IDS, log.SETS, *node.names]
         rows = run.local[name]
         entries = rows.num_rows - rows.column(log.IDS).null_count
         told = self._counting(run, layout, target, name) if changed is None else changed
