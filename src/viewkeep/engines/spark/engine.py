@@ -22,7 +22,7 @@ from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
 from viewkeep.engines.spark.history import History, reads_history, with_history
-from viewkeep.engines.spark.keeper import Keeper, Known, shown_sql
+from viewkeep.engines.spark.keeper import Keeper, Known, shown_query, shown_sql
 from viewkeep.engines.spark.names import SparkNames, pinned, temporary, versioned
 from viewkeep.engines.spark.refresh import SMALL_JOBS, Together, as_stored
 from viewkeep.engines.spark.tables import BaseTables, type_of
@@ -342,13 +342,13 @@ class SparkEngine:
         """Recomputes the user's own text by Spark alone, over the versions that the view shows."""
         with self._lock:
             check_tables(view, self.find_table)
-            state = self._keeper(view).state(view, compiled)
+            state = self._keeper(view).shown(view, as_it_is=True)
             query: exp.Query = pinned(compiled.query or parse_sql(view.sql), state.watermark)
             # Spark has no ANY and ALL of its own
             if compiled.verified_by_plan or query.find(exp.Any, exp.All):
                 names = SparkNames(view.name, state.watermark, state.watermark)
                 query = Renderer(names).query(compiled.to_verify())
-            maintained = exp.select("*").from_(versioned(view.name, None))
+            maintained = shown_query(view, compiled, state.rows)
             try:
                 return verification(view.name, compiled, maintained, query, lambda q: self._sql(q).collect())
             except PySparkException as problem:
@@ -358,7 +358,7 @@ class SparkEngine:
         for table in view.tables:
             if not self._session.catalog.tableExists(table.name):
                 raise BaseTableChanged(f"table {table.name} does not exist any more", hint="create it again")
-        state = self._keeper(view).state(view, compiled)
+        state = self._keeper(view).shown(view)
         pending = 0
         for table in view.tables:
             with suppress(AnalysisException):

@@ -259,13 +259,22 @@ class Keeper:
                 )
             caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
             known = self._remember(view, delta.load_state(self.session, view.name, caches))
+        self._check_identity(view, known)
+        return known
+
+    def shown(self, view: View, *, as_it_is: bool = False) -> delta.State:
+        """What readers of a view see now, whoever refreshed it last."""
+        state = delta.shown_state(self.session, view.name, as_it_is=as_it_is)
+        self._check_identity(view, state)
+        return state
+
+    def _check_identity(self, view: View, state: delta.State) -> None:
         for table in view.tables:
-            if self._tables.identity(table.name) != known.table_ids[table.name]:
+            if self._tables.identity(table.name) != state.table_ids[table.name]:
                 raise BaseTableChanged(
                     f"table {table.name} is not the one that view {view.name} was made over",
                     hint=f"REFRESH MATERIALIZED VIEW {view.name} FULL takes the new one",
                 )
-        return known
 
     def _remember(self, view: View, state: delta.State) -> delta.State:
         """`seen`: which filling of the view its tables hold. A property, since that is cheap to ask;
@@ -278,8 +287,14 @@ class Keeper:
         return self._tables.properties(delta.storage(view.name, delta.ROWS)) or {}
 
 
-def shown_sql(view: View, compiled: Compiled) -> str:
-    """What stands behind the view's name: its rows, with the diffs that wait in effect."""
-    stored = delta.storage(view.name, delta.ROWS)
+def shown_query(view: View, compiled: Compiled, version: int | None = None) -> exp.Select:
+    """What stands behind the view's name: its rows, with the diffs that wait in effect; now, or as of a
+    version of its table."""
+    stored = delta.storage(view.name, delta.ROWS, version)
     rows = exp.Subquery(this=log.resolved(compiled.layouts()[delta.ROWS], stored, stored))
-    return to_sql(shown(compiled, SparkNames(view.name, {}, {}, {delta.ROWS: rows})))
+    return shown(compiled, SparkNames(view.name, {}, {}, {delta.ROWS: rows}))
+
+
+def shown_sql(view: View, compiled: Compiled) -> str:
+    """The same, as it is written down."""
+    return to_sql(shown_query(view, compiled))

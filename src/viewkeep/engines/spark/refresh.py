@@ -349,6 +349,8 @@ class Refresher:
             raise ConcurrentRefresh(f"another refresh of {run.view.name} came first", hint="refresh again")
         run.commits += 1
         answer, version = done
+        if version > before.version(target) + 1:
+            delta.check_untouched(self._session, run.view.name, target, before.version(target), version)
         if made.is_wide and target == delta.ROWS:  # what waited is among the rows that MERGE removed
             run.changed = int(answer[0][0]) - before.waits(target).entries
         if made.rows is not None:
