@@ -21,7 +21,7 @@ from sqlglot import exp
 from viewkeep.algebra.expressions import PRE, pre_name
 from viewkeep.algebra.nodes import Node, passing
 from viewkeep.algebra.script_nodes import BaseDiff, Images, Ref, Stored
-from viewkeep.capture.delta import last_of, net_of_feed, read_feed, summary_of, values_of_feed
+from viewkeep.capture.delta import is_empty, last_of, net_of_feed, read_feed, summary_of, values_of_feed
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import Choice
 from viewkeep.engines.contract import Progress
@@ -214,6 +214,8 @@ class Refresher:
             return int(shared.num_rows)
         progress(f"reading changes of {table.name}")
         feed = read_feed(self._session, table.name, after)
+        if is_empty(feed):
+            return 0
         if upto is not None:
             feed = feed.where(f"_commit_version <= {upto:d}")
         feed.createOrReplaceTempView(temporary("feed"))
