@@ -613,6 +613,7 @@ def test_what_using_shares_may_have_two_types(side: str) -> None:
     )
 
 
+@pytest.mark.parametrize("key", [", PRIMARY KEY (k)", ""])
 @pytest.mark.parametrize(
     "query",
     [
@@ -624,14 +625,32 @@ def test_what_using_shares_may_have_two_types(side: str) -> None:
     ],
 )
 def test_a_column_that_is_named_and_not_used_is_known_when_the_view_is_read_back(
-    tmp_path: Path, query: str
+    tmp_path: Path, query: str, key: str
 ) -> None:
     where = f"duckdb:{tmp_path / 'w.db'}"
     with viewkeep.connect(where) as vk:
-        vk.sql("CREATE TABLE t (k INT, a INT, b INT, PRIMARY KEY (k))")
+        vk.sql(f"CREATE TABLE t (k INT, a INT, b INT{key})")
         vk.sql("CREATE MATERIALIZED VIEW inner_view AS SELECT k, a, b FROM t")
         vk.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
     with viewkeep.connect(where) as vk:
-        vk.sql("INSERT INTO t VALUES (1, 10, 5)")
+        vk.sql("INSERT INTO t VALUES (1, 10, 5), (2, 10, 6)")
+        vk.refresh("v")
+        vk.sql("UPDATE t SET b = 7 WHERE k = 1")
+        vk.sql("DELETE FROM t WHERE k = 2")
         vk.refresh("v")
         assert vk.sql("SELECT * FROM v").rows == ((10,),)
+
+
+def test_rows_without_a_key_are_told_apart_by_the_columns_that_are_read_alone() -> None:
+    """Not by those that the text names and nothing comes of."""
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE r (a INT)")
+        vk.sql("CREATE TABLE s (a BOOLEAN, b DATE)")
+        vk.sql("INSERT INTO r VALUES (1), (2)")
+        vk.sql("INSERT INTO s VALUES (NULL, NULL), (NULL, NULL), (FALSE, NULL), (FALSE, DATE '2024-02-29')")
+        vk.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT 1 AS o FROM r CROSS JOIN LATERAL (SELECT q.b AS l FROM s AS q) AS x"
+        )
+        vk.sql("INSERT OVERWRITE s VALUES (TRUE, DATE '2024-01-01'), (TRUE, DATE '2025-12-31'), (TRUE, NULL)")
+        vk.refresh("v")
+        assert len(vk.sql("SELECT * FROM v").rows) == 6

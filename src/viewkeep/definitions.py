@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -94,8 +95,7 @@ class Definitions:
             )
         compiled = compile_view(bound, used, strategy, self._engine.locates, query)
         self._refuse_functions_at_reading(compiled, statement)
-        written = {name.this.lower() for name in query.find_all(exp.Identifier)}
-        tables = tuple(_only_used(table, compiled, written) for table in used.values())
+        tables = tuple(_only_used(table, compiled, _written(query)) for table in used.values())
         name = self._engine.qualify(statement.name)
         view = View(name, statement.query, statement.options, tables, tuple(read))
         self._compiled[view.name, view.to_json()] = compiled
@@ -115,7 +115,7 @@ class Definitions:
 
                 query = with_views_in_place(parse_sql(view.sql), definition)
                 with registered(self.functions):
-                    bound = bind(query, lambda n: tables.get(same_table(n, tables) or ""), view.sql)
+                    bound = bind(query, lambda n: self._as_written(n, tables, query), view.sql)
             except UnknownFunction:
                 raise  # nothing is broken: the function is not registered in this session, or not yet
             except ViewkeepError as problem:
@@ -125,6 +125,17 @@ class Definitions:
                 ) from problem
             self._compiled[key] = compile_view(bound, tables, view.strategy, self._engine.locates, query)
         return self._compiled[key]
+
+    def _as_written(self, name: str, tables: Mapping[str, Table], query: exp.Expr) -> Table | None:
+        """A table as it was stored with a view; one without a key with the columns, too, that the text names
+        and nothing comes of."""
+        table = tables.get(same_table(name, tables) or "")
+        if table is None or table.key or (now := self._engine.find_table(table.name)) is None:
+            return table
+        written = _written(query)
+        known = {c.name.lower() for c in table.columns}
+        more = (c for c in now.columns if c.name.lower() in written and c.name.lower() not in known)
+        return replace(table, columns=(*table.columns, *more))
 
     def check_options(self, statement: CreateView) -> None:
         """Refuses options that do not exist, do not go together, or that the engine cannot keep."""
@@ -179,9 +190,17 @@ class Definitions:
             )
 
 
-def _only_used(table: Table, compiled: Compiled, written: Set[str]) -> Table:
+def _written(query: exp.Expr) -> frozenset[str]:
+    """All names in a text, those of columns among them."""
+    return frozenset(name.this.lower() for name in query.find_all(exp.Identifier))
+
+
+def _only_used(table: Table, compiled: Compiled, written: frozenset[str]) -> Table:
     """The table with the columns that the view reads: others may come, go and change. A column that the text
-    names stays, too, though nothing may come of it: the text is bound against this table again."""
+    names stays, too, though nothing may come of it: the text is bound against this table again. Not of a
+    table without a key, whose rows are told apart by the values of the columns that are read alone."""
+    if not table.key:
+        written = frozenset()
     used = {base for scan in compiled.scans if scan.table == table.name for _, base in scan.fields}
     columns = tuple(c for c in table.columns if c.name in used or c.name.lower() in written)
     return Table(table.name, columns, table.key, table.foreign_keys)
