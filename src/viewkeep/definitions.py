@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from sqlglot import exp
 
 from viewkeep.catalog.models import Table, View, default_strategy, same_table
@@ -95,7 +92,10 @@ class Definitions:
             )
         compiled = compile_view(bound, used, strategy, self._engine.locates, query)
         self._refuse_functions_at_reading(compiled, statement)
-        tables = tuple(_only_used(table, compiled, _written(query)) for table in used.values())
+        read_of: dict[str, set[str]] = {}
+        for scan in compiled.scans:
+            read_of.setdefault(scan.table, set()).update(base for _, base in scan.fields)
+        tables = tuple(table.read_by(read_of.get(table.name, ())) for table in used.values())
         name = self._engine.qualify(statement.name)
         view = View(name, statement.query, statement.options, tables, tuple(read))
         self._compiled[view.name, view.to_json()] = compiled
@@ -105,7 +105,7 @@ class Definitions:
         """A stored view's definition, compiled against the tables as they were when it was made."""
         key = (view.name, view.to_json())
         if key not in self._compiled:
-            tables = {table.name: table for table in view.tables}
+            tables = {table.name: table.at_create() for table in view.tables}
             try:
                 below = {v.name: v for v in self.below(view)}
 
@@ -115,7 +115,7 @@ class Definitions:
 
                 query = with_views_in_place(parse_sql(view.sql), definition)
                 with registered(self.functions):
-                    bound = bind(query, lambda n: self._as_written(n, tables, query), view.sql)
+                    bound = bind(query, lambda n: tables.get(same_table(n, tables) or ""), view.sql)
             except UnknownFunction:
                 raise  # nothing is broken: the function is not registered in this session, or not yet
             except ViewkeepError as problem:
@@ -125,17 +125,6 @@ class Definitions:
                 ) from problem
             self._compiled[key] = compile_view(bound, tables, view.strategy, self._engine.locates, query)
         return self._compiled[key]
-
-    def _as_written(self, name: str, tables: Mapping[str, Table], query: exp.Expr) -> Table | None:
-        """A table as it was stored with a view; one without a key with the columns, too, that the text names
-        and nothing comes of."""
-        table = tables.get(same_table(name, tables) or "")
-        if table is None or table.key or (now := self._engine.find_table(table.name)) is None:
-            return table
-        written = _written(query)
-        known = {c.name.lower() for c in table.columns}
-        more = (c for c in now.columns if c.name.lower() in written and c.name.lower() not in known)
-        return replace(table, columns=(*table.columns, *more))
 
     def check_options(self, statement: CreateView) -> None:
         """Refuses options that do not exist, do not go together, or that the engine cannot keep."""
@@ -188,19 +177,3 @@ class Definitions:
                 f"view {view.name} cannot be {verb}: {', '.join(readers)} reads it",
                 hint=f"DROP MATERIALIZED VIEW {readers[0]} first",
             )
-
-
-def _written(query: exp.Expr) -> frozenset[str]:
-    """All names in a text, those of columns among them."""
-    return frozenset(name.this.lower() for name in query.find_all(exp.Identifier))
-
-
-def _only_used(table: Table, compiled: Compiled, written: frozenset[str]) -> Table:
-    """The table with the columns that the view reads: others may come, go and change. A column that the text
-    names stays, too, though nothing may come of it: the text is bound against this table again. Not of a
-    table without a key, whose rows are told apart by the values of the columns that are read alone."""
-    if not table.key:
-        written = frozenset()
-    used = {base for scan in compiled.scans if scan.table == table.name for _, base in scan.fields}
-    columns = tuple(c for c in table.columns if c.name in used or c.name.lower() in written)
-    return Table(table.name, columns, table.key, table.foreign_keys)

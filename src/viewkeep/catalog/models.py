@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -34,13 +34,27 @@ class ForeignKey:
 
 @dataclass(frozen=True)
 class Table:
-    """A base table. `key` is empty where none was declared; `refused` maps columns to types we lack."""
+    """A base table. `key` is empty where none was declared; `refused` maps columns to types we lack.
+
+    Of a table as a view reads it, `columns` are those that something comes of, and `whole` are all that it had
+    at CREATE: the view's text means what it meant then only where it is bound against all of them.
+    """
 
     name: str
     columns: tuple[TableColumn, ...]
     key: tuple[str, ...]
     foreign_keys: tuple[ForeignKey, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    whole: tuple[TableColumn, ...] = ()
+
+    def read_by(self, names: Collection[str]) -> Table:
+        """The table as a view reads it that uses these columns: others may come, go and change."""
+        used = tuple(c for c in self.columns if c.name in names)
+        return Table(self.name, used, self.key, self.foreign_keys, whole=self.columns)
+
+    def at_create(self) -> Table:
+        """A table that a view reads, with all its columns."""
+        return replace(self, columns=self.whole or self.columns, whole=())
 
     def column(self, name: str) -> TableColumn | None:
         """The column of that name, whatever its case."""
@@ -55,16 +69,21 @@ class Table:
         try:
             return Table(
                 doc["name"],
-                tuple(TableColumn(c["name"], Type(**c["type"]), c["nullable"]) for c in doc["columns"]),
+                _columns(doc["columns"]),
                 tuple(doc["key"]),
                 tuple(
                     ForeignKey(tuple(f["columns"]), f["table"], tuple(f["references"]))
                     for f in doc["foreign_keys"]
                 ),
                 doc["refused"],
+                _columns(doc.get("whole", ())),
             )
         except (KeyError, TypeError) as problem:
             raise _corrupt("table", str(problem)) from problem
+
+
+def _columns(docs: Iterable[Mapping[str, Any]]) -> tuple[TableColumn, ...]:
+    return tuple(TableColumn(c["name"], Type(**c["type"]), c["nullable"]) for c in docs)
 
 
 def default_strategy(tables: Iterable[Table]) -> str:
