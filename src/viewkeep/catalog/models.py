@@ -36,8 +36,8 @@ class ForeignKey:
 class Table:
     """A base table. `key` is empty where none was declared; `refused` maps columns to types we lack.
 
-    Of a table as a view reads it, `columns` are those that something comes of, and `whole` are all that it had
-    at CREATE: the view's text means what it meant then only where it is bound against all of them.
+    Of a table as a view reads it, `columns` are those that something comes of, and `whole` are all that it
+    had at CREATE: the view's text means what it meant then only where it is bound against all of them.
     """
 
     name: str
