@@ -195,13 +195,7 @@ class Connection:
                 f"{statement.name} exists already",
                 hint=f"DROP MATERIALIZED VIEW {statement.name} first, or use CREATE OR REPLACE",
             )
-        self._views.check_options(statement)
-        view, compiled = self._views.define(statement)
-        if view.policy == "incremental_strict" and (reason := needs_everything(compiled.plan)):
-            raise Unsupported(
-                f"view {view.name} cannot always be maintained incrementally: {reason}",
-                hint="use refresh_policy = 'incremental', which computes again only what it must",
-            )
+        view, compiled = self._defined(statement)
         if existing is not None:
             self._views.refuse_if_read(existing, "replaced")
         old = (existing, self._views.compile(existing)) if existing is not None else None
@@ -209,6 +203,17 @@ class Connection:
         return Result(
             "create_view", message=f"created materialized view {view.name}: {rows} rows", detail=rows
         )
+
+    def _defined(self, statement: CreateView) -> tuple[View, Compiled]:
+        """A view as it would be made, or the reason why it cannot be."""
+        self._views.check_options(statement)
+        view, compiled = self._views.define(statement)
+        if view.policy == "incremental_strict" and (reason := needs_everything(compiled.plan)):
+            raise Unsupported(
+                f"view {view.name} cannot always be maintained incrementally: {reason}",
+                hint="use refresh_policy = 'incremental', which computes again only what it must",
+            )
+        return view, compiled
 
     def _on_view(self, statement: OnView) -> Result:
         if statement.verb == "refresh":
@@ -259,6 +264,15 @@ class Connection:
         signature = UserFunction(name.lower(), tuple(kinds[:-1]), kinds[-1])
         self.engine.register_function(signature, exactly(function, signature.returns))
         self._views.register(signature)
+
+    def check(self, statement: Statement | str) -> None:
+        """Raises what CREATE MATERIALIZED VIEW would raise for its definition; makes nothing."""
+        parsed = parse(statement)
+        if not isinstance(parsed, CreateView):
+            raise SyntaxProblem(
+                "this defines no view", hint="write CREATE MATERIALIZED VIEW name AS SELECT ..."
+            )
+        self._defined(parsed)
 
     def refresh(self, *views: str, full: bool = False) -> list[Refresh]:
         """Brings the named views up to date, or all; together they show one version of the tables. Views that

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +74,7 @@ class SparkEngine:
         self._keeper_of: dict[str, int] = {}
         self._functions: dict[str, tuple[Callable[..., Any], str]] = {}
         self._unique: set[tuple[str, str, int]] = set()
+        self._settings: Mapping[str, str] = {}
         self._check_delta()
 
     def _check_delta(self) -> None:
@@ -88,6 +89,39 @@ class SparkEngine:
 
     def close(self) -> None:
         """The session is the user's: it stays."""
+
+    @property
+    def session(self) -> Any:
+        """The user's session."""
+        return self._user
+
+    @contextmanager
+    def within(
+        self, catalog: str | None, database: str | None, settings: Mapping[str, str]
+    ) -> Iterator[None]:
+        """A while with another current catalog and database, and with settings in every session that runs
+        queries; then all is as before."""
+        here = self._user.catalog
+        before = here.currentCatalog(), here.currentDatabase()
+        kept, self._settings = self._settings, {**self._settings, **settings}
+        if settings:  # keepers have sessions of their own: these get the settings as they are made
+            self._keepers = []
+        try:
+            with delta.settings(self._user, settings), delta.settings(self._session, settings):
+                if catalog is not None:
+                    here.setCurrentCatalog(catalog)
+                if database is not None:
+                    here.setCurrentDatabase(database)
+                yield
+        except PySparkException as problem:
+            raise translated(problem) from problem
+        finally:
+            self._settings = kept
+            if settings:
+                self._keepers = []
+            if (here.currentCatalog(), here.currentDatabase()) != before:
+                here.setCurrentCatalog(before[0])
+                here.setCurrentDatabase(before[1])
 
     def _sql(self, tree: exp.Expr) -> Any:
         return self._session.sql(to_sql(tree))
@@ -189,6 +223,8 @@ class SparkEngine:
             self._keeper_of[view.name] = len(self._keeper_of) % KEEPERS
         while len(self._keepers) <= self._keeper_of[view.name]:
             session = _sister(self._session)
+            for key, value in self._settings.items():
+                session.conf.set(key, value)
             for name, (function, returns) in self._functions.items():
                 session.udf.register(name, function, returns)
             self._keepers.append(Keeper(session, self._known))
@@ -327,7 +363,11 @@ class SparkEngine:
                     future.result()
             names = [view.name for view, _ in views]
             if failed:
-                raise _all_of([(name, failed[name]) for name in names if name in failed], len(names))
+                problem = _all_of([(name, failed[name]) for name in names if name in failed], len(names))
+                if isinstance(problem, ViewkeepError):
+                    problem.refreshed = tuple(done[name] for name in names if name in done)
+                    problem.failures = failed
+                raise problem
             return [done[name] for name in names]
 
     def optimize(self, view: View, compiled: Compiled, progress: Progress) -> str:
