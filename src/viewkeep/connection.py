@@ -19,6 +19,7 @@ from viewkeep.engines.python_functions import exactly
 from viewkeep.errors import (
     AlreadyExists,
     DependentViews,
+    Place,
     SyntaxProblem,
     UnknownColumn,
     UnknownFunction,
@@ -39,6 +40,8 @@ from viewkeep.frontend.statements import (
 )
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Explanation, Refresh, Result, Verification, ViewStatus
+from viewkeep.streaming import sink
+from viewkeep.watching import Stop, watch
 
 _DML = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
@@ -112,12 +115,16 @@ class Connection:
         """The base table that a statement changes."""
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         name = ".".join(part.name for part in target.parts) if isinstance(target, exp.Table) else ""
+        return self._writable(name, place_of(target, text))
+
+    def _writable(self, name: str, place: Place | None = None) -> str:
+        """A table's full name, if it is none of a view."""
         name = self.engine.qualify(name)
         if any(view.name.lower() == name.lower() for view in self.engine.views()):
             raise Unsupported(
                 f"{name} is a materialized view, which nobody writes to",
                 hint="change its base tables and refresh it",
-                place=place_of(target, text),
+                place=place,
             )
         return name
 
@@ -287,6 +294,28 @@ class Connection:
         done = self.engine.refresh_together(pairs, full, self.progress)
         names = {view.name for view in asked}
         return sorted(done, key=lambda refresh: refresh.view not in names)  # those that were asked for first
+
+    def watch(
+        self,
+        interval: float,
+        views: Sequence[str] = (),
+        *,
+        times: int | None = None,
+        stop: Stop | None = None,
+        on_refresh: Callable[[Sequence[Refresh]], None] | None = None,
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> int:
+        """Refreshes the named views, or all, every `interval` seconds, until `stop` is set or `times` rounds
+        are over; how many there were. `on_refresh` gets each round's refreshes; `on_error` gets a round's
+        error, which else ends the watch."""
+        return watch(lambda: self.refresh(*views), interval, times, stop, on_refresh, on_error)
+
+    def stream_into(
+        self, table: str, views: Sequence[str] = (), mode: str = "append", *, name: str
+    ) -> Callable[[Any, int], None]:
+        """A function for a stream's batches: `(batch, number)`. Each is written to the table once, and the
+        named views, or all that read the table, are refreshed. See streaming.py."""
+        return sink(self.engine, self._writable(table), mode, name, views, self.refresh)
 
     def explain(self, view: str) -> Explanation:
         """What a refresh of the view does."""

@@ -28,7 +28,9 @@ def shop(spark_engine: viewkeep.Connection) -> viewkeep.Connection:
     """The tables of a shop: two with keys that viewkeep was told, one made by other means with its property."""
     vk = spark_engine
     vk.sql("CREATE TABLE customers (customer_id INT, name STRING, PRIMARY KEY (customer_id))")
-    vk.sql("CREATE TABLE orders (order_id INT, customer_id INT, day DATE, status STRING, PRIMARY KEY (order_id))")
+    vk.sql(
+        "CREATE TABLE orders (order_id INT, customer_id INT, day DATE, status STRING, PRIMARY KEY (order_id))"
+    )
     vk.sql(
         "CREATE TABLE lines (order_id INT NOT NULL, line INT NOT NULL, product STRING, quantity INT, price DECIMAL(8,2)) "
         "USING delta TBLPROPERTIES ('viewkeep.key' = 'order_id,line', 'delta.enableChangeDataFeed' = 'true')"

@@ -188,9 +188,7 @@ class _Reader:
         return made
 
     def distinct(self, plan: Any) -> _Block:
-        block = self._derived(self._block(plan.child()), plan.child())
-        attributes = list(_each(plan.output()))
-        block = self._listed_attributes(block, attributes)
+        block = self._listed_attributes(self._open(plan.child()), list(_each(plan.output())))
         block.select = block.select.distinct(copy=False)
         return block
 
@@ -382,8 +380,8 @@ _OTHERS: dict[str, Callable[[list[exp.Expr]], exp.Expr]] = {
 
 def _literal(e: Any) -> exp.Expr:
     kind, value = e.dataType().sql(), e.value()
-    if value is None and kind != "VOID":
-        return _cast(exp.Null(), kind)
+    if value is None:
+        return exp.Null() if kind == "VOID" else _cast(exp.Null(), kind)
     if isinstance(value, bool):
         return exp.Boolean(this=value)
     if isinstance(value, int) and kind == "INT":

@@ -231,7 +231,7 @@ class Queries:
         return self._session.sql(text)
 
     def _in_session(self, tree: exp.Expr, text: str) -> str:
-        """The text as the copy of the session knows its tables: the project's views have no database there."""
+        """The text as the copy of the session knows its tables: the views have no database there."""
         made = tree.copy()
         renamed = False
         for table in list(tables_in(made)):

@@ -18,6 +18,7 @@ from viewkeep.capture.delta import net_of_feed, read_feed, values_of_feed
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.report import check_tables, verification
+from viewkeep.engines.spark.batches import append, upsert
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
@@ -31,6 +32,7 @@ from viewkeep.errors import (
     BaseTableChanged,
     CorruptCatalog,
     EngineError,
+    UnknownTable,
     Unsupported,
     ViewkeepError,
     ViewReplaced,
@@ -162,6 +164,18 @@ class SparkEngine:
         rows = self._checked(text).collect()
         count = rows[0][0] if rows and len(rows[0]) else None
         return Result("dml", message=f"{count} rows" if count is not None else "done", detail=count)
+
+    def write_batch(self, table: str, batch: Any, mode: str, stream: str, number: int) -> None:
+        found = self.find_table(table)
+        if found is None:
+            raise UnknownTable(f"there is no table {table}", hint="create it before the stream starts")
+        try:
+            if mode == "append":
+                append(batch, found, stream, number)
+            else:
+                upsert(batch, found, stream, number)
+        except PySparkException as problem:
+            raise translated(problem) from problem
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         if reads_history(tree):
