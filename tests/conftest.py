@@ -34,9 +34,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def spark_engine(spark: Any) -> Iterator[viewkeep.Connection]:
     """viewkeep on that session, with no tables in it before and none after."""
-    for table in spark.catalog.listTables():
+    for table in spark.sql("SHOW TABLES").collect():
         if table.isTemporary:
-            spark.catalog.dropTempView(table.name)
+            spark.catalog.dropTempView(table.tableName)
     connection = viewkeep.connect(spark)
     yield connection
     views = connection.engine.views()
@@ -45,8 +45,9 @@ def spark_engine(spark: Any) -> Iterator[viewkeep.Connection]:
         for view in [view for view in views if view.name not in read]:
             connection.drop(view.name)
         views = connection.engine.views()
-    for table in spark.catalog.listTables():
-        kind = "VIEW" if table.tableType == "VIEW" else "TABLE"
+    for view in spark.sql("SHOW VIEWS").collect():
+        spark.sql(f"DROP VIEW IF EXISTS `{view.viewName}`")
+    for table in spark.sql("SHOW TABLES").collect():
         if not table.isTemporary:
-            spark.sql(f"DROP {kind} IF EXISTS `{table.name}`")
+            spark.sql(f"DROP TABLE IF EXISTS `{table.tableName}`")
     connection.close()

@@ -91,7 +91,7 @@ def test_a_view_that_fails_to_fill_leaves_nothing_behind(vk: viewkeep.Connection
         vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
     vk.progress = lambda _: None
     assert vk.status() == []
-    assert not [t for t in spark.catalog.listTables("viewkeep") if t.name.startswith("cost")]
+    assert not [t for t in spark.sql("SHOW TABLES IN viewkeep").collect() if t.tableName.startswith("cost")]
     vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
     assert vk.verify("cost")
 
@@ -199,7 +199,7 @@ def test_nothing_of_viewkeep_shows_in_the_users_session(vk: viewkeep.Connection,
     assert done.jobs > 0
     assert done.commits == 2
     assert dict(spark.conf.getAll) == settings
-    assert not [t for t in spark.catalog.listTables() if t.isTemporary]
+    assert not [t for t in spark.sql("SHOW TABLES").collect() if t.isTemporary]
     assert vk.sql("SELECT * FROM cost").df().columns == ["did", "cost", "n"]
 
 

@@ -29,7 +29,7 @@ def metered(vk: Connection) -> Iterator[Costs]:
         before = time.process_time() + _jvm_time(spark)
         yield costs
         costs["cpu_seconds"] = round(time.process_time() + _jvm_time(spark) - before, 6)
-        costs |= _counts(spark._jsc.sc(), first)
+        costs |= _counts(spark, first)
     else:
         before = time.process_time()
         yield costs
@@ -44,24 +44,8 @@ def _jvm_time(spark: Any) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def _counts(context: Any, first: int) -> Costs:
-    # metrics arrive on a queue of their own, some time after their job is done
-    context.listenerBus().waitUntilEmpty()
-    jobs = range(first, context.dagScheduler().numTotalJobs())
-    store = context.statusStore()
-    stages = {stage for job in jobs for stage in _stages(store, job)}
-    return {"jobs": len(jobs), "rows_read": sum(_rows_read(store, stage) for stage in stages)}
+def _counts(spark: Any, first: int) -> Costs:
+    from viewkeep.engines.spark.counters import rows_read
 
-
-def _stages(store: Any, job: int) -> list[int]:
-    ids = store.job(job).stageIds()
-    return [int(ids.apply(at)) for at in range(ids.size())]
-
-
-def _rows_read(store: Any, stage: int) -> int:
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        return int(store.lastStageAttempt(stage).inputRecords())
-    except Py4JJavaError:
-        return 0  # a stage that was skipped, its output being there already
+    jobs = range(first, spark._jsc.sc().dagScheduler().numTotalJobs())
+    return {"jobs": len(jobs), "rows_read": rows_read(spark, jobs)}

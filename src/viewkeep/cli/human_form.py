@@ -56,6 +56,7 @@ def show_refreshes(output: Console, refreshes: Sequence[Refresh]) -> None:
             (refresh.statements, "statements"),
             (refresh.jobs, "jobs"),
             (refresh.commits, "commits"),
+            (refresh.rows_read, "rows read"),
         ]
         told = ", ".join(f"{count:,} {what}" for count, what in counts if count is not None)
         output.line(

@@ -80,9 +80,9 @@ def of_refresh(refresh: Refresh) -> Form:
         "diff_rows": refresh.diff_rows,
         "statements": refresh.statements,
     }
-    # only Spark has jobs, and only Delta has commits
-    for name, count in (("jobs", refresh.jobs), ("commits", refresh.commits)):
-        if count is not None:
+    # only Spark has jobs and tells what it read, and only Delta has commits
+    for name in ("jobs", "commits", "rows_read"):
+        if (count := getattr(refresh, name)) is not None:
             form[name] = count
     return form
 

@@ -91,7 +91,8 @@ class State:
 
 @dataclass(frozen=True)
 class Report:
-    """What a commit of rows says of its refresh. `started`: seconds since 1970; it ends with the commit."""
+    """What a commit of rows says of its refresh. `started`: seconds since 1970; it ends with the commit.
+    `rows_changed`: None where the rows that a diff names were not looked for."""
 
     strategy: str
     reason: str
@@ -99,6 +100,7 @@ class Report:
     changes_in: int = 0
     diff_rows: int = 0
     statements: int = 0
+    rows_changed: int | None = None
 
 
 def storage_name(view: str, target: str) -> str:
@@ -192,17 +194,15 @@ def refreshes(session: Any, view: str) -> list[tuple[Any, ...]]:
         if doc is None or "report" not in doc or entry.operation == "RESTORE":
             continue
         report = Report(**doc["report"])
-        counts = (entry.operationMetrics or {}).items()
-        changed = sum(int(n) for name, n in counts if name in _CHANGED_ROWS)
+        changed = report.rows_changed
+        if report.strategy == "full":
+            changed = int((entry.operationMetrics or {}).get("numOutputRows", 0))
         seconds = max(entry.timestamp.timestamp() - report.started, 0.0)
         found.append(
             (view, entry.timestamp, json.dumps(doc["watermark"]), report.strategy, report.reason,
              report.changes_in, changed, report.diff_rows, report.statements, round(seconds, 3))
         )  # fmt: skip
     return found
-
-
-_CHANGED_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numOutputRows")
 
 
 def load_state(session: Any, view: str, caches: tuple[str, ...]) -> State:

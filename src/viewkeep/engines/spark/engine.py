@@ -43,13 +43,20 @@ from viewkeep.idiff.bags import changed_rows
 from viewkeep.idiff.net import NET_KIND
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
+from viewkeep.script.prune import MOST_VALUES
 from viewkeep.script.render import Renderer
 from viewkeep.store import delta
 
 # settings of the user's that give a query its meaning
 _MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive",
             "spark.sql.decimalOperations.allowPrecisionLoss")  # fmt: skip
-
+# settings of viewkeep's own sessions
+_OWN = {
+    # a feed that is asked for past its end is empty
+    "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true",
+    # so many values are looked for one by one in the statistics of pages, not as one range from first to last
+    "spark.sql.parquet.pushdown.inFilterThreshold": str(MOST_VALUES),
+}
 
 # so many views are refreshed side by side: what takes time is planning, in which most of Spark is idle
 KEEPERS = 4
@@ -216,15 +223,15 @@ class SparkEngine:
         if not self._session.catalog.databaseExists(delta.DATABASE):
             return []
         found = []
-        for entry in self._session.catalog.listTables(delta.DATABASE):
-            if not entry.name.endswith(f"__{delta.ROWS}"):
+        for entry in self._session.sql(f"SHOW TABLES IN {delta.DATABASE}").collect():
+            if entry.isTemporary or not entry.tableName.endswith(f"__{delta.ROWS}"):
                 continue
-            table = exp.table_(entry.name, db=delta.DATABASE, quoted=True)
+            table = exp.table_(entry.tableName, db=delta.DATABASE, quoted=True)
             properties = self._tables.properties(table) or {}
             doc = properties.get(delta.VIEW_PROPERTY)
             if doc is None:
                 raise CorruptCatalog(
-                    f"table {delta.DATABASE}.{entry.name} does not say which view it belongs to",
+                    f"table {delta.DATABASE}.{entry.tableName} does not say which view it belongs to",
                     hint=f"restore its property {delta.VIEW_PROPERTY}, or drop the table and create "
                     "the view again",
                 )
@@ -469,7 +476,7 @@ def _sister(session: Any) -> Any:
             for key in _MEANING:
                 if (value := session.conf.get(key, None)) is not None:
                     sister.conf.set(key, value)
-            # a feed that is asked for past its end is empty
-            sister.conf.set("spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled", "true")
+            for key, value in _OWN.items():
+                sister.conf.set(key, value)
             return sister
     raise EngineError("the Spark session can open no other beside it", hint="use a SparkSession")

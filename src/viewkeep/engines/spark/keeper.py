@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,11 +20,12 @@ from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from viewkeep.catalog.models import View
-from viewkeep.chooser import SMALL_TABLES, Choice
+from viewkeep.chooser import LARGE_TABLES, SMALL_TABLES, Choice
 from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.initial import fill_queries, shown
-from viewkeep.engines.report import Counts, refreshed
+from viewkeep.engines.report import Counts
+from viewkeep.engines.spark.counters import counting
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
 from viewkeep.engines.spark.history import History
@@ -75,14 +76,18 @@ class Keeper:
         caches: dict[str, int] = {}
         names = SparkNames(view.name, watermark, watermark)
         layouts = compiled.layouts()
+        # rows that are looked for by one column are stored by it: then few files and pages have them
+        is_large = sum(self._rows_of(table.name, 0) for table in view.tables) >= LARGE_TABLES
         self._refresher.waiting.forget(view.name)
         for target, query in fill_queries(compiled, names):
             progress(f"computing {target.role} {target.name} of {view.name}")
             is_view = target.role == "view"
             state = delta.State(watermark, ids, caches, 0)
             table = f"{delta.DATABASE}.{delta.storage_name(view.name, target.name)}"
-            rows = log.rows_to_fill(layouts[target.name], query)
-            writer = self.session.sql(to_sql(rows)).writeTo(table).using("delta")
+            rows = self.session.sql(to_sql(log.rows_to_fill(layouts[target.name], query)))
+            if is_large and (by := compiled.lookups()[target.name]):
+                rows = rows.repartitionByRange(by[0]).sortWithinPartitions(by[0])
+            writer = rows.writeTo(table).using("delta")
             for key, value in delta.TABLE_PROPERTIES.items():
                 writer = writer.tableProperty(key, value)
             if is_view:
@@ -119,7 +124,7 @@ class Keeper:
         self, view: View, compiled: Compiled, full: bool, together: Together, progress: Progress
     ) -> Refresh:
         started = time.perf_counter()
-        with self._forgetting(view), self._counting() as jobs:
+        with self._forgetting(view), counting(self.session) as counters:
             if full:
                 outcome = Outcome("full", "asked for", {}, None)
             else:
@@ -132,7 +137,17 @@ class Keeper:
             elif outcome.state is not None:
                 self._remember(view, outcome.state)
                 outcome = self._fold_what_is_due(view, compiled, outcome, progress)
-            done = refreshed(view, outcome.strategy, outcome.reason, started, jobs=jobs(), **outcome.counts)
+            seconds = time.perf_counter() - started
+            told = counters()
+        done = Refresh(
+            view.name,
+            outcome.strategy,
+            outcome.reason,
+            seconds,
+            jobs=told.jobs,
+            rows_read=told.rows_read,
+            **outcome.counts,
+        )
         self._history.note(done)
         return done
 
@@ -157,22 +172,6 @@ class Keeper:
             if isinstance(problem, PySparkException):
                 raise translated(problem) from problem
             raise
-
-    @contextmanager
-    def _counting(self) -> Iterator[Callable[[], int | None]]:
-        """Counts the Spark jobs of a block, where the session can tell: Spark Connect cannot."""
-        try:
-            context = self.session.sparkContext
-            group = f"viewkeep-{uuid.uuid4()}"
-            before = context.getLocalProperty("spark.jobGroup.id")
-        except (PySparkException, AttributeError):
-            yield lambda: None
-            return
-        context.setLocalProperty("spark.jobGroup.id", group)
-        try:
-            yield lambda: len(context.statusTracker().getJobIdsForGroup(group))
-        finally:
-            context.setLocalProperty("spark.jobGroup.id", before)
 
     # --- folding ---
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from sqlglot import exp
 
@@ -74,6 +75,12 @@ def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
     made = copied.transform(pin, copy=False)
     assert isinstance(made, exp.Query)
     return made
+
+
+def local_frame(session: Any, rows: Any) -> Any:
+    """An Arrow table as local data of a session."""
+    # PySpark stumbles over columns without any chunk
+    return session.createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
 
 
 def bare(name: str) -> exp.Column:

@@ -18,8 +18,9 @@ from typing import Any
 from pyspark.errors import PySparkException
 from sqlglot import exp
 
+from viewkeep.algebra.expressions import PRE, pre_name
 from viewkeep.algebra.nodes import Node, passing
-from viewkeep.algebra.script_nodes import Ref, Stored
+from viewkeep.algebra.script_nodes import BaseDiff, Images, Ref, Stored
 from viewkeep.capture.delta import last_of, net_of_feed, read_feed, summary_of, values_of_feed
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import Choice
@@ -27,7 +28,7 @@ from viewkeep.engines.contract import Progress
 from viewkeep.engines.report import Counts, kinds_present, told, total
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import first_line
-from viewkeep.engines.spark.names import SparkNames, bare, temporary, versioned
+from viewkeep.engines.spark.names import SparkNames, bare, local_frame, temporary, versioned
 from viewkeep.engines.spark.tables import BaseTables
 from viewkeep.engines.spark.waiting import WaitingDiffs
 from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, DuplicateKey
@@ -38,12 +39,15 @@ from viewkeep.passes.compiler import Compiled
 from viewkeep.rules.overlay import expand, union_rows
 from viewkeep.script import dml
 from viewkeep.script.model import Apply, Script
+from viewkeep.script.prune import pruned
 from viewkeep.script.render import Renderer
 from viewkeep.store import delta
 
 # Relations up to this size are brought to the driver and sent back as local data: Spark then knows their
 # size, broadcasts them, and does not compute them again for each statement that reads them.
 LOCAL_ROWS = 100_000
+# Of relations up to this size it is found out which values they look for.
+FEW_ROWS = 10_000
 SMALL_JOBS = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -64,10 +68,17 @@ class _Run:
     counts: Counts = field(default_factory=dict)
     report: delta.Report = field(default_factory=lambda: delta.Report("none", "", time.time()))
 
-    def say(self, strategy: str) -> None:
-        """Which strategy runs, and why."""
-        reason = told(self.view, strategy, self.counts)
-        self.report = replace(self.report, strategy=strategy, reason=reason, changes_in=total(self.counts))
+    def values(self, small: Ref | BaseDiff | Images, name: str) -> frozenset[Any] | None:
+        """All that a relation has in a column, where it is local data and not much."""
+        if isinstance(small, Ref):
+            rows, names = self.local.get(temporary(small.name)), [name]
+        else:
+            rows = self.local.get(temporary(f"net_{small.scan.table}"))
+            base = small.scan.base_name.get(name.removeprefix(PRE), "")
+            names = [n for n in (base, pre_name(base)) if rows is not None and n in rows.column_names]
+        if rows is None or not names or rows.num_rows > FEW_ROWS:
+            return None
+        return frozenset().union(*(rows.column(n).unique().to_pylist() for n in names))
 
 
 @dataclass(frozen=True)
@@ -271,14 +282,14 @@ class Refresher:
         return run.sizes[name]
 
     def _register(self, run: _Run, name: str, rows: Any) -> None:
-        self._session.createDataFrame(rows).createOrReplaceTempView(name)
+        local_frame(self._session, rows).createOrReplaceTempView(name)
         run.sizes[name], run.local[name] = rows.num_rows, rows
 
     def _run(self, run: _Run, script: Script, names: SparkNames, progress: Progress) -> None:
         """Computes all relations, commits the caches, then the rows."""
         for let in script.lets:
             if let.unless_empty is not None and not run.sizes[temporary(let.unless_empty)]:
-                empty = self._session.createDataFrame([], self._render(let.query, names).schema)
+                empty = self._session.createDataFrame([], self._render(run, let.query, names).schema)
                 empty.createOrReplaceTempView(temporary(let.name))
                 run.sizes[temporary(let.name)] = 0
                 continue
@@ -287,11 +298,14 @@ class Refresher:
                     run.report, strategy="groups", reason=told(run.view, "groups", run.counts)
                 )
             progress(f"computing {let.name}")
-            self._materialize(run, temporary(let.name), self._render(let.query, names))
+            self._materialize(run, temporary(let.name), self._render(run, let.query, names))
         stored = {apply.target.name: self._to_store(run, apply, names) for apply in script.applies}
         on_view = stored.get(delta.ROWS, NOTHING)
         changed_caches = sum(bool(made.size) for made in stored.values()) - bool(on_view.size)
-        run.report = replace(run.report, diff_rows=on_view.diffs, statements=changed_caches + 1)
+        changed = on_view.changed if isinstance(on_view.changed, int) and not on_view.is_wide else None
+        run.report = replace(
+            run.report, diff_rows=on_view.diffs, statements=changed_caches + 1, rows_changed=changed
+        )
         if on_view.size and on_view.is_wide:
             reason = f"{run.report.reason}; merged into the rows, since the change is wide"
             run.report = replace(run.report, reason=reason)
@@ -353,16 +367,15 @@ class Refresher:
         if apply.changes is None and not layout.has_room_for(apply.diffs):
             changes = expand(Stored(target, node.columns, node.ids), apply.diffs)
             ref = Ref(f"changes_{target}", changes.columns)
-            self._materialize(run, temporary(ref.name), self._render(changes, names))
+            self._materialize(run, temporary(ref.name), self._render(run, changes, names))
             apply = replace(apply, changes=ref)
         name = temporary(f"stored_{target}")
         born = exp.Literal.number(run.state.version(target) + 1)
         changed = run.sizes[temporary(apply.changes.name)] if apply.changes is not None else None
-        size = (
-            0
-            if changed == 0
-            else self._materialize(run, name, self._sql(as_stored(apply, layout, born, names)))
-        )
+        size = 0
+        if changed != 0:
+            stored = as_stored(self._pruned(run, apply), layout, born, names)
+            size = self._materialize(run, name, self._sql(stored))
         if not size:
             return NOTHING
         relation, table = exp.table_(name, quoted=True), delta.storage(run.view.name, target)
@@ -375,6 +388,10 @@ class Refresher:
         entries = rows.num_rows - rows.column(log.IDS).null_count
         told = self._counting(run, layout, target, name) if changed is None else changed
         return _ToStore(dml.insert(table, relation, columns), size, diffs, told, entries, rows)
+
+    def _pruned(self, run: _Run, apply: Apply) -> Apply:
+        diffs = (replace(diff, query=pruned(diff.query, run.values)) for diff in apply.diffs)
+        return replace(apply, diffs=tuple(diffs))
 
     def _merge(self, run: _Run, layout: log.Layout, target: str, new: exp.Expr) -> exp.Expr:
         """A wide change is folded in at once, with all that waits."""
@@ -397,14 +414,14 @@ class Refresher:
 
         def count() -> int:
             counting = temporary("counted")
-            self._session.createDataFrame(entries).createOrReplaceTempView(counting)
+            local_frame(self._session, entries).createOrReplaceTempView(counting)
             query = log.reached(layout, before, exp.table_(counting, quoted=True))
             return int(self._sql(query).collect()[0][0])
 
         return count
 
-    def _render(self, node: Node, names: SparkNames) -> Any:
-        return self._sql(Renderer(names).query(node))
+    def _render(self, run: _Run, node: Node, names: SparkNames) -> Any:
+        return self._sql(Renderer(names).query(pruned(node, run.values)))
 
 
 def as_stored(apply: Apply, layout: log.Layout, born: exp.Expr, names: SparkNames) -> exp.Query:

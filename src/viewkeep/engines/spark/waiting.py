@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from viewkeep.engines.spark.dialect import to_sql
-from viewkeep.engines.spark.names import temporary
+from viewkeep.engines.spark.names import local_frame, temporary
 from viewkeep.errors import ConcurrentRefresh
 from viewkeep.idiff import log
 from viewkeep.store import delta
@@ -82,7 +82,7 @@ class WaitingDiffs:
     def _keep(self, view: str, target: str, version: int, entries: Any) -> None:
         # what one query knows never to be null, another does not
         entries = entries.cast(pa.schema([f.with_nullable(True) for f in entries.schema]))
-        frame = self._session.createDataFrame(entries)
+        frame = local_frame(self._session, entries)
         frame.createOrReplaceTempView(temporary(f"waiting_{view}_{target}"))
         self._known[view, target] = _Known(version, entries)
 

@@ -1,0 +1,149 @@
+"""Stored relations narrowed to the values that small relations look for.
+
+A diff of a few rows is joined with a table or a cache of many. Where the values that it will look for are
+known, they stand in the query as literals: an engine that keeps the least and the largest value of each file
+and page then reads a few of them, and not all. Narrowing leaves out rows that no one asks for, nothing else,
+so it may stop at any operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from viewkeep.algebra.expressions import Expr, column, equated_columns
+from viewkeep.algebra.nodes import Aggregate, Join, Node, Project, Scan, Select
+from viewkeep.algebra.script_nodes import BaseDiff, Images, LeftJoin, Ref, SemiJoin, Stored, Union
+from viewkeep.algebra.types import Type
+
+# More values than these are not worth a predicate: they are then in most pages of a table.
+MOST_VALUES = 500
+
+Small = Ref | BaseDiff | Images
+Values = Callable[[Small, str], frozenset[Any] | None]
+_Wanted = Mapping[str, frozenset[Any]]
+
+
+def pruned(query: Node, values: Values) -> Node:
+    """The query with its stored relations narrowed. `values`: all that a small relation has in a column, or
+    None where that is not known or too much."""
+    return _narrowed(query, {}, values)
+
+
+def one_of(value: Expr, kind: Type, values: frozenset[Any]) -> Expr | None:
+    """The condition that a value is one of these; None where they cannot be written exactly."""
+    known = [v for v in values if v is not None]
+    literals = [_literal(v, kind) for v in sorted(known)]
+    there = [literal for literal in literals if literal is not None]
+    if len(there) < len(literals):
+        return None
+    parts: list[Expr] = [exp.In(this=value.copy(), expressions=there)] if there else []
+    if len(known) < len(values):
+        parts.append(exp.Is(this=value.copy(), expression=exp.Null()))
+    if not parts:
+        return exp.false()
+    return parts[0] if len(parts) == 1 else exp.Or(this=parts[0], expression=parts[1])
+
+
+def _narrowed(node: Node, wanted: _Wanted, values: Values) -> Node:
+    if isinstance(node, (Scan, Stored)):
+        return _restricted(node, wanted)
+    if isinstance(node, Select):
+        return node.with_inputs([_narrowed(node.input, wanted, values)])
+    if isinstance(node, Project):
+        below = {i.copies: wanted[i.name] for i in node.items if i.copies and i.name in wanted}
+        return node.with_inputs([_narrowed(node.input, below, values)])
+    if isinstance(node, Aggregate):
+        return node.with_inputs([_narrowed(node.input, _of(wanted, node.keys), values)])
+    if isinstance(node, Union):
+        return node.with_inputs([_narrowed(part, wanted, values) for part in node.parts])
+    if isinstance(node, Join):
+        pairs = _of_one_type(equated_columns(node.condition), node)
+        both = [*pairs, *((b, a) for a, b in pairs)]
+        left = _asked_of(node.left, node.right, both, wanted, values)
+        right = _asked_of(node.right, node.left, both, wanted, values)
+        return node.with_inputs([_narrowed(node.left, left, values), _narrowed(node.right, right, values)])
+    if isinstance(node, (SemiJoin, LeftJoin)):
+        kept = _of(wanted, node.left.names)
+        theirs = node.right.by_name
+        pairs = [(a, b) for a, b in node.on if node.left.by_name[a].type == theirs[b].type]
+        if isinstance(node, SemiJoin) and not node.anti:
+            kept = {**_looked_for(node.right, [(b, a) for a, b in pairs], values), **kept}
+        asked = {**_looked_for(node.left, pairs, values), **_equal_to(kept, pairs)}
+        return node.with_inputs([_narrowed(node.left, kept, values), _narrowed(node.right, asked, values)])
+    return node.with_inputs([_narrowed(child, {}, values) for child in node.inputs])
+
+
+def _of_one_type(pairs: Iterable[tuple[str, str]], node: Node) -> list[tuple[str, str]]:
+    """Not a BIGINT that looks for an INT: its values may be none."""
+    return [(a, b) for a, b in pairs if node.by_name[a].type == node.by_name[b].type]
+
+
+def _asked_of(
+    side: Node, other: Node, pairs: Iterable[tuple[str, str]], wanted: _Wanted, values: Values
+) -> _Wanted:
+    """What is wanted of one side of a join: what is wanted of the join, and what the other side looks for."""
+    pairs = [(a, b) for a, b in pairs if a in other.by_name and b in side.by_name]
+    own = {**_looked_for(other, pairs, values), **_equal_to(_of(wanted, other.names), pairs)}
+    return {**own, **_of(wanted, side.names)}
+
+
+def _looked_for(node: Node, pairs: Iterable[tuple[str, str]], values: Values) -> _Wanted:
+    """The values that rows of a node look for, by the names of whom they look at."""
+    found = {b: _values(node, a, values) for a, b in pairs}
+    return {name: known for name, known in found.items() if known is not None}
+
+
+def _equal_to(wanted: _Wanted, pairs: Iterable[tuple[str, str]]) -> _Wanted:
+    return {b: wanted[a] for a, b in pairs if a in wanted}
+
+
+def _of(wanted: _Wanted, names: Iterable[str]) -> _Wanted:
+    return {name: wanted[name] for name in names if name in wanted}
+
+
+def _restricted(leaf: Node, wanted: _Wanted) -> Node:
+    for name, known in wanted.items():
+        condition = one_of(column(name), leaf.by_name[name].type, known)
+        if condition is not None:
+            leaf = Select(leaf, condition)
+    return leaf
+
+
+def _values(node: Node, name: str, values: Values) -> frozenset[Any] | None:
+    """All values that a column may have, where few are possible."""
+    if isinstance(node, (Ref, BaseDiff, Images)):
+        found = values(node, name)
+        return found if found is not None and len(found) <= MOST_VALUES else None
+    if isinstance(node, (Select, Aggregate)):
+        return _values(node.input, name, values) if name in node.input.by_name else None
+    if isinstance(node, Project):
+        copied = next(i.copies for i in node.items if i.name == name)
+        return _values(node.input, copied, values) if copied is not None else None
+    if isinstance(node, Union):
+        parts = [_values(part, name, values) for part in node.parts]
+        known = [part for part in parts if part is not None]
+        every = frozenset().union(*known) if len(known) == len(parts) else None
+        return every if every is not None and len(every) <= MOST_VALUES else None
+    if isinstance(node, (SemiJoin, LeftJoin)):
+        return _values(node.left, name, values) if name in node.left.by_name else None
+    if isinstance(node, Join):
+        return _values(node.left if name in node.left.by_name else node.right, name, values)
+    return None
+
+
+def _literal(value: Any, kind: Type) -> Expr | None:
+    """A value as it can be written without loss, or None."""
+    if kind.is_integer and isinstance(value, int):
+        return exp.Cast(this=exp.Literal.number(value), to=kind.sql())
+    if kind.kind == "decimal" and isinstance(value, Decimal):
+        return exp.Cast(this=exp.Literal.string(str(value)), to=kind.sql())
+    if kind.kind == "string" and isinstance(value, str):
+        return exp.Literal.string(value)
+    if kind.kind == "date" and isinstance(value, date) and not isinstance(value, datetime):
+        return exp.Cast(this=exp.Literal.string(value.isoformat()), to=kind.sql())
+    return None

@@ -1,0 +1,273 @@
+"""Diffs that wait in a view's table on Spark: read through, folded, crashed, and read while all that goes on."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+from typing import Any
+
+import pytest
+
+import viewkeep
+from viewkeep.engines.spark import refresh as refreshing
+from viewkeep.engines.spark import waiting
+from viewkeep.idiff.log import Layout
+
+from .oracle.harness import bag
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+TABLES = (
+    "CREATE TABLE parts (pid INT, price DECIMAL(10,2), kind STRING, PRIMARY KEY (pid))",
+    "CREATE TABLE used (did INT, pid INT, n INT, PRIMARY KEY (did, pid))",
+    "CREATE TABLE devices (did INT, owner STRING, PRIMARY KEY (did))",
+)
+START = (
+    "INSERT INTO parts VALUES (1, 10, 'a'), (2, 20, 'b'), (3, 30, NULL)",
+    "INSERT INTO devices VALUES (1, 'x'), (2, 'y'), (3, NULL)",
+    "INSERT INTO used VALUES (1, 1, 1), (1, 2, 2), (2, 1, 3), (3, 3, 1)",
+)
+VIEWS = {
+    "spj": "SELECT u.did, u.pid, p.price, u.n * 2 AS m, d.owner FROM used u JOIN parts p ON u.pid = p.pid "
+    "JOIN devices d ON d.did = u.did WHERE p.kind IS NULL OR p.kind <> 'z'",
+    "cost": "SELECT u.did, SUM(p.price * u.n) AS cost, COUNT(*) AS c FROM used u JOIN parts p ON u.pid = p.pid GROUP BY u.did",
+    "outside": "SELECT d.did, d.owner, u.pid FROM devices d LEFT JOIN used u ON u.did = d.did",
+    "total": "SELECT SUM(n) AS s, COUNT(*) AS c FROM used",
+    "ranked": "SELECT pid, did, RANK() OVER (PARTITION BY pid ORDER BY n DESC) AS r FROM used",
+}
+
+
+def rows(spark: Any, query: str) -> Any:
+    return bag(tuple(r) for r in spark.sql(query).collect())
+
+
+@pytest.fixture
+def vk(spark_engine: viewkeep.Connection) -> viewkeep.Connection:
+    for statement in (*TABLES, *START):
+        spark_engine.sql(statement)
+    return spark_engine
+
+
+def create(vk: viewkeep.Connection, *names: str) -> None:
+    for name in names or VIEWS:
+        vk.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+
+
+def check(spark: Any, when: str, *names: str) -> None:
+    for name in names or VIEWS:
+        assert rows(spark, f"SELECT * FROM {name}") == rows(spark, VIEWS[name]), f"{name} differs {when}"
+
+
+def batch(random: Random, number: int) -> list[str]:
+    """Changes of all kinds; rows come back after they went, with the IDs that they had."""
+    pid, did, other = random.randint(1, 4), random.randint(1, 4), random.randint(1, 4)
+    every = [
+        f"UPDATE parts SET price = price + {number} WHERE pid = {pid}",
+        f"UPDATE parts SET kind = '{random.choice('az')}' WHERE pid = {other}",
+        f"DELETE FROM used WHERE pid = {pid}",
+        f"DELETE FROM devices WHERE did = {did}",
+        f"MERGE INTO devices t USING (SELECT {other} AS did, 'o{number}' AS owner) s ON t.did = s.did "
+        "WHEN MATCHED THEN UPDATE SET owner = s.owner WHEN NOT MATCHED THEN INSERT *",
+        f"MERGE INTO used t USING (SELECT {did} AS did, {other} AS pid, {number} AS n) s "
+        "ON t.did = s.did AND t.pid = s.pid WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT *",
+        f"UPDATE used SET n = n + {number} WHERE did = {did}",
+    ]
+    return random.sample(every, 3)
+
+
+def entries(spark: Any, view: str) -> int:
+    return int(
+        spark.sql(f"SELECT COUNT(*) FROM viewkeep.{view}__rows WHERE `:ids` IS NOT NULL").collect()[0][0]
+    )
+
+
+def test_views_are_read_through_waiting_diffs_and_folded_at_random_moments(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a session that has to read what waits, and where nothing fits the known shapes."""
+    random = Random("log")
+    create(vk)
+    for number in range(1, 7):
+        for statement in batch(random, number):
+            spark.sql(statement).collect()
+        if number == 3:
+            monkeypatch.setattr(Layout, "has_room_for", lambda self, diffs: False)
+        if number == 5:  # every change is wide
+            monkeypatch.setattr(refreshing, "LOCAL_ROWS", 0)
+        one = viewkeep.connect(spark) if number % 2 == 0 else vk
+        done = one.refresh()
+        assert {r.strategy for r in done} <= {"id", "groups", "none"}
+        monkeypatch.undo()
+        for view in random.sample(list(VIEWS), 2):
+            one.sql(f"OPTIMIZE MATERIALIZED VIEW {view}")
+            assert entries(spark, view) == 0
+        check(spark, f"after batch {number}")
+    assert all(vk.verify(view) for view in ("spj", "ranked"))
+
+
+def test_a_small_diff_is_stored_as_it_is_and_no_row_is_looked_for(
+    vk: viewkeep.Connection, spark: Any
+) -> None:
+    create(vk, "spj")
+    before = spark.sql("SELECT COUNT(*) FROM viewkeep.spj__rows").collect()[0][0]
+    spark.sql("UPDATE parts SET price = 99 WHERE pid = 1").collect()
+    done = vk.refresh("spj")[0]
+    assert entries(spark, "spj") == 1, "one new price, for all who use the part"
+    assert (done.diff_rows, done.commits) == (1, 1)
+    assert done.jobs is not None
+    assert done.jobs <= 4, "the feed, the diff, the commit; and the first time the tables are counted"
+    assert done.rows_changed == 2, "which is counted when it is asked for"
+    assert spark.sql("SELECT COUNT(*) FROM viewkeep.spj__rows").collect()[0][0] == before + 1
+    check(spark, "with a diff waiting", "spj")
+    assert "1 waiting diffs" in vk.optimize("spj")
+    assert spark.sql("SELECT COUNT(*) FROM viewkeep.spj__rows").collect()[0][0] == before
+    check(spark, "folded", "spj")
+    assert vk.refresh("spj")[0].strategy == "none"
+
+
+def test_a_refresh_folds_when_reading_has_cost_as_much(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "FOLDING", 2 * waiting.READING)
+    create(vk, "spj")
+    waited = []
+    for price in (1, 2, 3):
+        spark.sql(f"UPDATE parts SET price = {price} WHERE pid = 1").collect()
+        done = vk.refresh("spj")[0]
+        waited.append(entries(spark, "spj"))
+        assert ("folded" in done.reason) == (waited[-1] == 0)
+        check(spark, f"at price {price}", "spj")
+    assert waited[0] == 1
+    assert 0 in waited
+
+
+class Crash(Exception):
+    """What a test throws into a refresh."""
+
+
+def test_a_crash_while_folding_leaves_the_view_as_it_is(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "FOLDING", 0.0)
+    monkeypatch.setattr(waiting, "FOLDING_ROW", 0.0)
+    create(vk, "cost")
+    step, survived = 0, False
+    while not survived:
+        step += 1
+        spark.sql(f"UPDATE parts SET price = price + {step} WHERE pid IN (1, 2)").collect()
+        steps = 0
+
+        def crash(message: str, at: int = step) -> None:
+            nonlocal steps
+            steps += "folding" in message or "committing" in message
+            if steps == at:
+                raise Crash
+
+        crashed = viewkeep.connect(spark)
+        crashed.progress = crash
+        try:
+            crashed.refresh("cost")
+            survived = True
+        except Crash:
+            pass
+        again = viewkeep.connect(spark)
+        again.refresh("cost")
+        check(spark, f"after a crash at step {step}", "cost")
+    assert step == 5, "two tables are committed and two are folded"
+
+
+def test_readers_see_whole_versions_only(vk: viewkeep.Connection, spark: Any) -> None:
+    """Each change leaves all rows of the view with one price, and one row more."""
+    create(vk, "spj")
+    spark.sql("UPDATE parts SET price = 0, kind = 'a'").collect()
+    vk.refresh("spj")
+    seen: list[tuple[Any, ...]] = []
+    stop = threading.Event()
+    problems: list[Exception] = []
+
+    def read() -> None:
+        mine = spark.newSession()
+        query = "SELECT MIN(price), MAX(price), COUNT(*) FROM spj"
+        try:
+            while not stop.is_set():
+                seen.append(tuple(mine.sql(query).collect()[0]))
+        except Exception as problem:
+            problems.append(problem)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for number in range(1, 5):
+            spark.sql(f"UPDATE parts SET price = {number}").collect()
+            spark.sql(
+                f"INSERT INTO used VALUES (2, {number + 1}, {number})"
+            ).collect() if number < 3 else None
+            vk.refresh("spj")
+            if number % 2 == 0:
+                vk.optimize("spj")
+    finally:
+        stop.set()
+        reader.join()
+    assert not problems
+    assert len(seen) > 4
+    assert all(least == most for least, most, _ in seen)
+    assert {(int(least), count) for least, _, count in seen} <= {(0, 4), (1, 5), (2, 6), (3, 6), (4, 6)}
+
+
+def test_tables_may_change_during_a_refresh(vk: viewkeep.Connection, spark: Any) -> None:
+    create(vk, "spj", "cost")
+    spark.sql("UPDATE parts SET price = 11 WHERE pid = 1").collect()
+    steps: list[str] = []
+
+    def meanwhile(message: str) -> None:
+        if message.startswith(("reading changes", "computing", "committing")) and len(steps) < 6:
+            steps.append(message)
+            spark.sql(f"UPDATE parts SET price = price + 1 WHERE pid = {len(steps) % 3 + 1}").collect()
+            spark.sql(f"INSERT INTO used VALUES (9, {len(steps)}, 1)").collect()
+
+    vk.progress = meanwhile
+    for view in ("spj", "cost"):
+        vk.refresh(view)
+        assert vk.verify(view), "it shows some version of the tables"
+    vk.progress = lambda _: None
+    assert len(steps) == 6
+    vk.refresh()
+    check(spark, "in the end", "spj", "cost")
+
+
+def test_a_column_that_is_added_to_a_table_does_not_matter(vk: viewkeep.Connection, spark: Any) -> None:
+    create(vk, "spj", "cost")
+    spark.sql("UPDATE parts SET price = 11 WHERE pid = 1").collect()
+    spark.sql("ALTER TABLE parts ADD COLUMNS (colour STRING)").collect()
+    spark.sql("INSERT INTO parts VALUES (5, 50, 'a', 'red')").collect()
+    spark.sql("INSERT INTO used VALUES (1, 5, 2)").collect()
+    spark.sql("UPDATE parts SET price = 12, colour = 'blue' WHERE pid = 1").collect()
+    assert {r.strategy for r in vk.refresh()} == {"id"}
+    check(spark, "with a new column", "spj", "cost")
+
+
+def test_one_view_that_fails_does_not_stop_the_others(vk: viewkeep.Connection, spark: Any) -> None:
+    create(vk, "spj", "cost", "total")
+    spark.sql("UPDATE used SET n = n + 1").collect()
+    spark.sql("ALTER TABLE viewkeep.cost__rows SET TBLPROPERTIES ('viewkeep.id' = 'another')").collect()
+    spark.sql("DELETE FROM viewkeep.cost__rows WHERE did = 1").collect()
+    with pytest.raises(viewkeep.ViewkeepError, match="1 of 3 views failed: cost") as problem:
+        vk.refresh()
+    assert problem.value.code == "base_table_changed"
+    check(spark, "though another failed", "spj", "total")
+    vk.refresh("cost", full=True)
+    check(spark, "repaired", "cost")
+
+
+def test_a_view_replaced_by_another_session_is_not_refreshed_by_its_old_definition(
+    vk: viewkeep.Connection, spark: Any
+) -> None:
+    create(vk, "total")
+    other = viewkeep.connect(spark)
+    other.sql("CREATE OR REPLACE MATERIALIZED VIEW total AS SELECT did, SUM(n) AS s FROM used GROUP BY did")
+    spark.sql("UPDATE used SET n = 7 WHERE did = 1").collect()
+    with pytest.raises(viewkeep.ViewkeepError) as problem:
+        vk.refresh("total")
+    assert problem.value.code == "view_replaced"
+    vk.refresh("total")
+    assert rows(spark, "SELECT * FROM total") == rows(spark, "SELECT did, SUM(n) FROM used GROUP BY did")
