@@ -85,4 +85,4 @@ def test_upserts_merge_by_key_and_a_batch_that_comes_again_changes_nothing(
         vk.stream_into("total", name="feed")
     with pytest.raises(Unsupported, match="no mode"):
         vk.stream_into("stock", mode="replace", name="feed")
-    assert not [t.name for t in spark.catalog.listTables() if t.isTemporary]
+    assert not [row for row in spark.sql("SHOW TABLES").collect() if row.isTemporary]

@@ -6,11 +6,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from typer import BadParameter
 
 import viewkeep
-from tests.cli.conftest import Run  # noqa: F401: fixtures
-from viewkeep.cli.watch import seconds
 from viewkeep.errors import UnknownView, Unsupported, ViewkeepError
 from viewkeep.results import Refresh
 
@@ -87,34 +84,6 @@ def test_an_error_of_the_callback_is_not_taken_for_one_of_the_refresh(vk: viewke
 
     with pytest.raises(ViewkeepError, match="mine"):
         vk.watch(1.0, times=1, on_refresh=fails, on_error=lambda _: None)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("5s", 5.0), ("500ms", 0.5), ("2m", 120.0), ("1h", 3600.0), ("1.5", 1.5)]
-)
-def test_intervals(text: str, value: float) -> None:
-    assert seconds(text) == pytest.approx(value)
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-1s", "5 days"])
-def test_what_is_no_interval(text: str) -> None:
-    with pytest.raises(BadParameter):
-        seconds(text)
-
-
-@pytest.mark.usefixtures("shop")
-def test_the_command_shows_rounds_in_which_something_changed(command: Run, sql: Run) -> None:
-    sql("UPDATE parts SET price = 11 WHERE pid = 'P1'")
-    ran = command("watch", "--at", "duckdb:shop.db", "--interval", "0s", "--times", "3", "--json")
-    assert ran.status == 0
-    assert [(form["n"], form["view"], form["strategy"]) for form in ran.objects] == [(1, "device_cost", "id")]
-
-
-@pytest.mark.usefixtures("shop")
-def test_a_round_that_fails_is_reported_and_is_status_1(command: Run) -> None:
-    ran = command("watch", "nope", "--at", "duckdb:shop.db", "--interval", "0s", "--times", "2", "--json")
-    assert ran.status == 1
-    assert [form["code"] for form in ran.objects] == ["unknown_view", "unknown_view"]
 
 
 def test_streams_are_not_written_on_duckdb(vk: viewkeep.Connection) -> None:

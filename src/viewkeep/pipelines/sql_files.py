@@ -14,8 +14,8 @@ from viewkeep.pipelines.errors import PipelineProblem
 
 _FORM = "write CREATE MATERIALIZED VIEW name AS SELECT ..."
 # clauses that say how a view is stored, with how they begin
-_STORAGE = (("USING",), ("PARTITIONED", "BY"), ("CLUSTERED", "BY"), ("CLUSTER", "BY"), ("COMMENT",),
-            ("TBLPROPERTIES",), ("OPTIONS",), ("LOCATION",))  # fmt: skip
+_STORAGE = ("USING", "PARTITIONED BY", "CLUSTERED BY", "CLUSTER BY", "COMMENT", "TBLPROPERTIES", "OPTIONS",
+            "LOCATION")  # fmt: skip
 
 
 def read_sql(file: Path, shown: str, found: Elements) -> None:
@@ -62,14 +62,14 @@ class _Header:
             )
         properties: dict[str, str] = {}
         unused = []
-        while clause := next((clause for clause in _STORAGE if self._take(*clause)), None):
+        while clause := next((clause for clause in _STORAGE if self._take_clause(clause)), None):
             given = self._value()
-            if clause == ("TBLPROPERTIES",):
+            if clause == "TBLPROPERTIES":
                 own, others = own_properties(_pairs(given))
                 properties |= own
                 unused += ["tblproperties"] if others else []
-            elif clause != ("USING",) or given[0].text.lower() != "delta":
-                unused.append(" ".join(clause).lower())
+            elif clause != "USING" or given[0].text.lower() != "delta":
+                unused.append(clause.lower())
         if not self._take("AS") or self._at >= len(self._tokens):
             raise self._problem(f"the query of {self.name} is missing", _FORM, kind=SyntaxProblem)
         start = self._tokens[self._at].start
@@ -123,6 +123,10 @@ class _Header:
             self._at += len(words)
             return True
         return False
+
+    def _take_clause(self, clause: str) -> bool:
+        """Two words may be one token, or two."""
+        return self._take(clause) or self._take(*clause.split())
 
     def _name(self) -> str:
         parts = [self._part()]

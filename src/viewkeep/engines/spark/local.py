@@ -13,11 +13,11 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from sqlglot import exp
 
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.engine import SparkEngine
 from viewkeep.errors import EngineError, Unavailable, WarehouseHeld
-from viewkeep.store.delta import DATABASE
 
 
 def open_local(where: str) -> LocalSparkEngine:
@@ -102,9 +102,10 @@ class LocalSparkEngine(SparkEngine):
         self._directory = directory
         self._lock_file = lock
         self._find_tables(directory, "default")
-        if (directory / f"{DATABASE}.db").is_dir():
-            self._session.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
-            self._find_tables(directory / f"{DATABASE}.db", DATABASE)
+        for place in sorted(path for path in directory.glob("*.db") if path.is_dir()):
+            database = exp.to_identifier(place.stem, quoted=True).sql("spark")
+            self._session.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
+            self._find_tables(place, database)
         for view, body in self._registered():
             self.show(view, body)
 
@@ -119,8 +120,7 @@ class LocalSparkEngine(SparkEngine):
     def drop_table(self, name: str, if_exists: bool) -> None:
         super().drop_table(name, if_exists)
         database, _, bare = name.rpartition(".")
-        if database in ("", "default"):
-            self._dropped("default", bare)
+        self._dropped(database or "default", bare)
 
     def _dropped(self, database: str, table: str) -> None:
         """A table found by its files is external to Spark, which then leaves them when it is dropped."""
