@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -610,3 +611,26 @@ def test_what_using_shares_may_have_two_types(side: str) -> None:
         ["UPDATE t SET a = a + 1"],
         tables=(S, wide),
     )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM (SELECT k, a, b FROM t) AS q",
+        "WITH q AS (SELECT a, b + 1 AS c FROM t) SELECT a FROM q",
+        "SELECT a FROM (SELECT * FROM t) AS q",
+        "SELECT a FROM inner_view",
+    ],
+)
+def test_a_column_that_is_named_and_not_used_is_known_when_the_view_is_read_back(
+    tmp_path: Path, query: str
+) -> None:
+    where = f"duckdb:{tmp_path / 'w.db'}"
+    with viewkeep.connect(where) as vk:
+        vk.sql("CREATE TABLE t (k INT, a INT, b INT, PRIMARY KEY (k))")
+        vk.sql("CREATE MATERIALIZED VIEW inner_view AS SELECT k, a, b FROM t")
+        vk.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    with viewkeep.connect(where) as vk:
+        vk.sql("INSERT INTO t VALUES (1, 10, 5)")
+        vk.refresh("v")
+        assert vk.sql("SELECT * FROM v").rows == ((10,),)

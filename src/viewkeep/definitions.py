@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from sqlglot import exp
 
 from viewkeep.catalog.models import Table, View, default_strategy, same_table
@@ -94,7 +96,8 @@ class Definitions:
             )
         compiled = compile_view(bound, used, strategy, self._engine.locates, query)
         self._refuse_functions_at_reading(compiled, statement)
-        tables = tuple(_only_used(table, compiled) for table in used.values())
+        written = {column.name.lower() for column in query.find_all(exp.Column)}
+        tables = tuple(_only_used(table, compiled, written) for table in used.values())
         name = self._engine.qualify(statement.name)
         view = View(name, statement.query, statement.options, tables, tuple(read))
         self._compiled[view.name, view.to_json()] = compiled
@@ -178,8 +181,9 @@ class Definitions:
             )
 
 
-def _only_used(table: Table, compiled: Compiled) -> Table:
-    """The table with the columns that the view reads: others may come, go and change."""
+def _only_used(table: Table, compiled: Compiled, written: Set[str]) -> Table:
+    """The table with the columns that the view reads: others may come, go and change. A column that the text
+    names stays, too, though nothing may come of it: the text is bound against this table again."""
     used = {base for scan in compiled.scans if scan.table == table.name for _, base in scan.fields}
-    columns = tuple(c for c in table.columns if c.name in used)
+    columns = tuple(c for c in table.columns if c.name in used or c.name.lower() in written)
     return Table(table.name, columns, table.key, table.foreign_keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +90,20 @@ def _opened(vk: Connection, spec_path: str | Path | None) -> Iterator[_Project]:
             f"pipelines are Spark's, and this warehouse is on {engine.name}", hint="use --at spark:DIR"
         )
     spec = load_spec(Path(spec_path) if spec_path is not None else find_spec(Path.cwd()))
+    _check_database(engine.session, spec)
     settings = _settings(engine.session, spec)
     with engine.within(spec.catalog, spec.database, settings):
         yield _Project(vk, spec, _copy(engine.session))
+
+
+def _check_database(session: Any, spec: Spec) -> None:
+    if spec.database is None:
+        return
+    name = ".".join(part for part in (spec.catalog, spec.database) if part)
+    if not session.catalog.databaseExists(name):
+        raise PipelineProblem(
+            f"{spec.path}: there is no database {name}", hint=f"CREATE DATABASE {name}, or correct the spec"
+        )
 
 
 def _settings(session: Any, spec: Spec) -> dict[str, str]:
@@ -111,8 +122,12 @@ def _settings(session: Any, spec: Spec) -> dict[str, str]:
 
 
 def _copy(session: Any) -> Any:
-    """A session with all that the user's has, functions too, which may be changed without a trace."""
+    """A session with the settings and functions of the user's, which may be changed without a trace. The
+    user's temporary views are none of the pipeline's, and would hide tables of their names."""
     copy = type(session)(session.sparkContext, session._jsparkSession.cloneSession())
+    for row in copy.sql("SHOW TABLES").collect():
+        if row.isTemporary:
+            copy.catalog.dropTempView(row.tableName)
     copy.catalog.setCurrentCatalog(session.catalog.currentCatalog())
     copy.catalog.setCurrentDatabase(session.catalog.currentDatabase())
     return copy
@@ -135,7 +150,8 @@ class _Project:
     def __init__(self, vk: Connection, spec: Spec, session: Any) -> None:
         self.spec = spec
         self._vk = vk
-        self._queries = Queries(spec, session, vk.engine.qualify)
+        self._qualify = cache(vk.engine.qualify)  # what is current stays the same for the run
+        self._queries = Queries(spec, session, self._qualify)
         self._elements = Elements()
         self._planned: dict[str, _Planned] = {}
         self._outcomes: dict[str, Outcome] = {}
@@ -172,7 +188,7 @@ class _Project:
         return CreateView(text, line, element.name, query.text, start, options)
 
     def _key(self, element: Element) -> str:
-        return self._vk.engine.qualify(element.name).lower()
+        return self._qualify(element.name).lower()
 
     def _stored(self, element: Element) -> View | None:
         key = self._key(element)
@@ -249,19 +265,26 @@ class _Project:
     def make(self) -> None:
         """Makes new views and replaces those that changed. Views that read a replaced one are made anew: what
         is stored of them belongs to its old definition."""
-        dropped = set()
-        for planned in reversed(self._replaced()):
-            if planned.existing is not None and self._takes_along(planned):
-                self._attempt(planned.element, partial(self._vk.drop, planned.existing.name))
-                dropped.add(self._key(planned.element))
+        dropped = self._drop_readers()
         for key, planned in self._planned.items():
             if planned.action != "refresh" and key not in self._outcomes:
                 replacing = planned.action == "replace" and key not in dropped
                 self._attempt(planned.element, partial(self._create, key, replacing))
 
-    def _takes_along(self, planned: _Planned) -> bool:
-        """Whether a view that this one reads is replaced, too."""
-        return any(self._planned[self._key(other)].action == "replace" for other in planned.query.reads)
+    def _drop_readers(self) -> set[str]:
+        """Drops the stored views that read one that is to be replaced, the readers of readers first."""
+        replaced = {planned.existing.name: planned for planned in self._replaced() if planned.existing}
+        stored = {name: planned.existing for name, planned in replaced.items() if planned.existing}
+        waiting = [name for name, view in stored.items() if set(view.views) & set(stored)]
+        dropped: set[str] = set()
+        while waiting:
+            # what is stored has no circles: there is one that none of the others reads
+            name = next(n for n in waiting if not any(n in stored[other].views for other in waiting))
+            waiting.remove(name)
+            element = replaced[name].element
+            self._attempt(element, partial(self._vk.drop, name))
+            dropped.add(self._key(element))
+        return dropped
 
     def _create(self, key: str, replacing: bool) -> None:
         planned = self._planned[key]
@@ -309,7 +332,7 @@ class _Project:
 
     def _outcome(self, planned: _Planned) -> Outcome:
         element = planned.element
-        name = planned.existing.name if planned.existing else self._vk.engine.qualify(element.name)
+        name = planned.existing.name if planned.existing else self._qualify(element.name)
         notes = tuple(f"{said} is not used: viewkeep decides how it stores a view" for said in element.unused)
         where = element.where
         return Outcome(name, planned.action, where.file, where.line, planned.query.text, notes=notes)
@@ -319,7 +342,7 @@ class _Project:
         if not self._elements.complete:
             return
         known = {self._key(element) for element in self._elements.views}
-        known |= {self._vk.engine.qualify(refused.name).lower() for refused in self._elements.refused}
+        known |= {self._qualify(refused.name).lower() for refused in self._elements.refused}
         for view in self._vk.engine.views():
             if view.options.get(PIPELINE) == self.spec.name and view.name.lower() not in known:
                 drop = f"DROP MATERIALIZED VIEW {named(view.name).sql(DIALECT)}"
@@ -335,7 +358,7 @@ class _Project:
     def _fail(self, element: Element, problem: ViewkeepError) -> None:
         outcome = _failed(element.name, element.where, problem)
         if not element.temporary:
-            outcome = replace(outcome, view=self._vk.engine.qualify(element.name))
+            outcome = replace(outcome, view=self._qualify(element.name))
         if problem.place is not None and element.statement is not None:
             line = element.statement.first_line + problem.place.line - 1
             outcome = replace(outcome, line=line)
