@@ -152,6 +152,8 @@ def test_a_view_that_fails_stops_no_other_and_says_where_and_why(
         file.unlink()
     (folder / "mixed.py").write_text(MIXED)
     (folder / "wrong.sql").write_text(WRONG_SQL)
+    twice = "CREATE MATERIALIZED VIEW twice AS SELECT name FROM customers;\n"
+    (folder / "twice.sql").write_text(twice + twice.replace("twice", "default.TWICE"))
     (folder / "torn.py").write_text("from pyspark import pipelines as dp\n\nimport there_is_no_such_module\n")
     monkeypatch.setattr(viewkeep, "connect", lambda where: shop)
     ran = CliRunner().invoke(app, ["pipelines", "run", "--spec", str(project), "--at", "spark:x", "--json"])
@@ -179,9 +181,11 @@ def test_a_view_that_fails_stops_no_other_and_says_where_and_why(
         "streamed": ("unsupported", "streaming table", "mixed.py", text.index("def streamed():")),
         "away": ("unsupported", "sink", "mixed.py", text.index('dp.create_sink("away", "console")') + 1),
         "declared": ("unsupported", "declares", "mixed.py", text.index("def declared():")),
-        "ring": ("unsupported", "ring reads gnir reads ring", "mixed.py", text.index("def ring():")),
+        "ring": ("pipeline", "reads gnir, which failed", "mixed.py", text.index("def ring():")),
+        "gnir": ("unsupported", "ring reads gnir reads ring", "mixed.py", text.index("def gnir():")),
         "misspelt": ("engine", "nmae", "wrong.sql", 1),
         "tide": ("unsupported", "streaming table", "wrong.sql", 4),
+        "twice": ("pipeline", "more than once", "twice.sql", 1),
         "transformations/torn.py": ("pipeline", "there_is_no_such_module", "torn.py", 3),
         "transformations/wrong.sql": ("unsupported", "SET", "wrong.sql", 5),
     }.items():

@@ -198,7 +198,11 @@ class _Reader:
                 "dropDuplicates by some columns keeps rows that nobody can foretell",
                 hint="use groupBy with min or max, or dropDuplicates() by all columns",
             )
-        return self.distinct(plan)
+        block = self._listed_attributes(self._open(plan.child()), list(_each(plan.output())))
+        # not DISTINCT: Spark groups by the keys in an order of its own, and makes the same plan of the same order
+        keys = [self._expression(key, block) for key in _each(plan.keys())]
+        block.select = block.select.group_by(*keys, copy=False)
+        return block
 
     def union(self, plan: Any) -> _Block:
         children = list(_each(plan.children()))

@@ -80,7 +80,7 @@ class Elements:
     """False where a file could not be read, so that there may be views nobody knows of."""
 
 
-def load(spec: Spec, session: Any) -> Elements:
+def load(spec: Spec, session: Any, qualify: Callable[[str], str]) -> Elements:
     """Imports the Python files and reads the SQL files of a project; one that fails stops no other."""
     from viewkeep.pipelines.sql_files import read_sql
 
@@ -99,7 +99,7 @@ def load(spec: Spec, session: Any) -> Elements:
                     f"{shown} is neither Python nor SQL", hint="leave it out of libraries"
                 )
                 found.refused.append(Refused(shown, Where(shown, 1), error))
-    _refuse_same_names(found)
+    _refuse_same_names(found, qualify)
     return found
 
 
@@ -221,15 +221,16 @@ def own_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[
     return own, {k: v for k, v in properties.items() if not k.startswith("viewkeep.")}
 
 
-def _refuse_same_names(found: Elements) -> None:
-    seen: dict[str, Element] = {}
-    for element in list(found.views):
-        first = seen.setdefault(element.name.lower(), element)
-        if first is not element:
+def _refuse_same_names(found: Elements, qualify: Callable[[str], str]) -> None:
+    """Two views of one name: nobody can say which is meant, so neither is kept."""
+    by_name: dict[str, list[Element]] = {}
+    for element in found.views:
+        by_name.setdefault(qualify(element.name).lower(), []).append(element)
+    for same in by_name.values():
+        if len(same) > 1:
+            places = " and at ".join(str(element.where) for element in same)
             error = PipelineProblem(
-                f"{element.name} is defined twice: at {first.where} and at {element.where}",
-                hint="give one of them another name",
+                f"{same[0].name} is defined more than once: at {places}", hint="give each a name of its own"
             )
-            found.views = [e for e in found.views if e.name.lower() != element.name.lower()]
-            found.refused = [r for r in found.refused if r.name.lower() != element.name.lower()]
-            found.refused.append(Refused(element.name, element.where, error))
+            found.views = [element for element in found.views if element not in same]
+            found.refused.append(Refused(same[0].name, same[0].where, error))

@@ -160,7 +160,7 @@ class _Project:
 
     def read(self) -> None:
         """Finds what the project defines, and each view's query; a view comes after those that it reads."""
-        self._elements = load(self.spec, self._queries.session)
+        self._elements = load(self.spec, self._queries.session, self._qualify)
         for refused in self._elements.refused:
             self._outcomes[refused.name.lower()] = _failed(refused.name, refused.where, refused.error)
         self._queries.know(self._elements.views)
