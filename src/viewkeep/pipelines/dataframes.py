@@ -199,7 +199,7 @@ class _Reader:
                 hint="use groupBy with min or max, or dropDuplicates() by all columns",
             )
         block = self._listed_attributes(self._open(plan.child()), list(_each(plan.output())))
-        # not DISTINCT: Spark groups by the keys in an order of its own, and makes the same plan of the same order
+        # not DISTINCT: Spark groups by the keys in an order of its own, and the plans must be the same
         keys = [self._expression(key, block) for key in _each(plan.keys())]
         block.select = block.select.group_by(*keys, copy=False)
         return block
