@@ -620,6 +620,7 @@ def test_what_using_shares_may_have_two_types(side: str) -> None:
         "WITH q AS (SELECT a, b + 1 AS c FROM t) SELECT a FROM q",
         "SELECT a FROM (SELECT * FROM t) AS q",
         "SELECT a FROM inner_view",
+        "SELECT * EXCEPT (k, b) FROM t",
     ],
 )
 def test_a_column_that_is_named_and_not_used_is_known_when_the_view_is_read_back(

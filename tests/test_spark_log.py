@@ -87,18 +87,18 @@ def test_views_are_read_through_waiting_diffs_and_folded_at_random_moments(
     """Also by a session that has to read what waits, and where nothing fits the known shapes."""
     random = Random("log")
     create(vk)
-    for number in range(1, 7):
+    for number in range(1, 5):
         for statement in batch(random, number):
             spark.sql(statement).collect()
         if number == 3:
             monkeypatch.setattr(Layout, "has_room_for", lambda self, diffs: False)
-        if number == 5:  # every change is wide
+        if number == 4:  # every change is wide
             monkeypatch.setattr(refreshing, "LOCAL_ROWS", 0)
         one = viewkeep.connect(spark) if number % 2 == 0 else vk
         done = one.refresh()
         assert {r.strategy for r in done} <= {"id", "groups", "none"}
         monkeypatch.undo()
-        for view in random.sample(list(VIEWS), 2):
+        for view in random.sample(list(VIEWS), 1):
             one.sql(f"OPTIMIZE MATERIALIZED VIEW {view}")
             assert entries(spark, view) == 0
         check(spark, f"after batch {number}")
@@ -115,7 +115,7 @@ def test_a_small_diff_is_stored_as_it_is_and_no_row_is_looked_for(
     assert entries(spark, "spj") == 1, "one new price, for all who use the part"
     assert (done.diff_rows, done.commits) == (1, 1)
     assert done.jobs is not None
-    assert done.jobs <= 4, "the feed, the diff, the commit; and the first time the tables are counted"
+    assert done.jobs <= 4, "the feed, the diff, the commit, and what Delta looks up of the view's table"
     assert done.rows_changed == 2, "which is counted when it is asked for"
     assert spark.sql("SELECT COUNT(*) FROM viewkeep.spj__rows").collect()[0][0] == before + 1
     check(spark, "with a diff waiting", "spj")
@@ -159,7 +159,7 @@ def test_a_crash_while_folding_leaves_the_view_as_it_is(
 
         def crash(message: str, at: int = step) -> None:
             nonlocal steps
-            steps += "folding" in message or "committing" in message
+            steps += "folding" in message
             if steps == at:
                 raise Crash
 
@@ -173,7 +173,7 @@ def test_a_crash_while_folding_leaves_the_view_as_it_is(
         again = viewkeep.connect(spark)
         again.refresh("cost")
         check(spark, f"after a crash at step {step}", "cost")
-    assert step == 5, "two tables are committed and two are folded"
+    assert step == 3, "two tables are folded"
 
 
 def test_readers_see_whole_versions_only(vk: viewkeep.Connection, spark: Any) -> None:

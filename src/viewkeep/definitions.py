@@ -96,7 +96,7 @@ class Definitions:
             )
         compiled = compile_view(bound, used, strategy, self._engine.locates, query)
         self._refuse_functions_at_reading(compiled, statement)
-        written = {column.name.lower() for column in query.find_all(exp.Column)}
+        written = {name.this.lower() for name in query.find_all(exp.Identifier)}
         tables = tuple(_only_used(table, compiled, written) for table in used.values())
         name = self._engine.qualify(statement.name)
         view = View(name, statement.query, statement.options, tables, tuple(read))

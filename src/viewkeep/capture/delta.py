@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import pre_name
@@ -24,6 +25,14 @@ _BEFORE = ("update_preimage", "delete")
 def read_feed(session: Any, table: str, after: int) -> Any:
     """The events of a table past a version, as a data frame; none where there is no later version."""
     return session.read.option("readChangeFeed", "true").option("startingVersion", after + 1).table(table)
+
+
+def is_empty(feed: Any) -> bool:
+    """Whether a feed has no commit to read, where the session can tell without a job, as classic ones can."""
+    try:
+        return int(feed.rdd.getNumPartitions()) == 0
+    except (AttributeError, PySparkException):
+        return False
 
 
 def net_of_feed(table: Table, feed: str) -> exp.Select:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -207,6 +207,14 @@ def refreshes(session: Any, view: str) -> list[tuple[Any, ...]]:
 
 def load_state(session: Any, view: str, caches: tuple[str, ...]) -> State:
     """The state of a view from its tables' own logs; caches that are ahead are put back first."""
+    state = shown_state(session, view)
+    versions = {cache: _settle_cache(session, view, cache, state.caches[cache]) for cache in caches}
+    return replace(state, caches=versions)
+
+
+def shown_state(session: Any, view: str, *, as_it_is: bool = False) -> State:
+    """The state that readers of a view see, whoever refreshed it last; caches are left as they are.
+    `as_it_is`: though others have written to its rows, too."""
     rows = storage(view, ROWS)
     doc, newest = None, 0
     for entry in history(session, rows):
@@ -214,20 +222,31 @@ def load_state(session: Any, view: str, caches: tuple[str, ...]) -> State:
         doc = _own(entry.userMetadata)
         if doc is not None and entry.operation not in ("RESTORE",):
             break
-        if entry.operation not in _HARMLESS:
-            raise BaseTableChanged(
-                f"the rows of view {view} were changed by someone else ({entry.operation})",
-                hint=f"REFRESH MATERIALIZED VIEW {view} FULL puts them right",
-            )
+        if not as_it_is:
+            _refuse(view, entry)
     if doc is None:
         raise CorruptCatalog(
             f"the log of view {view} does not say which base versions it shows",
             hint=f"REFRESH MATERIALIZED VIEW {view} FULL, or drop and create the view again",
         )
-    versions = {cache: _settle_cache(session, view, cache, int(doc["caches"][cache])) for cache in caches}
     waiting = {target: Waiting(**given) for target, given in doc["waiting"].items()}
     refreshed = datetime.fromisoformat(doc["refreshed"])
-    return State(doc["watermark"], doc["table_ids"], versions, newest, waiting, refreshed)
+    return State(doc["watermark"], doc["table_ids"], doc["caches"], newest, waiting, refreshed)
+
+
+def check_untouched(session: Any, view: str, target: str, after: int, before: int) -> None:
+    """Between two versions of a target nobody may have written to it."""
+    for entry in history(session, storage(view, target)):
+        if after < entry.version < before:
+            _refuse(view, entry)
+
+
+def _refuse(view: str, entry: Any) -> None:
+    if entry.operation not in _HARMLESS:
+        raise BaseTableChanged(
+            f"the rows of view {view} were changed by someone else ({entry.operation})",
+            hint=f"REFRESH MATERIALIZED VIEW {view} FULL puts them right",
+        )
 
 
 def _own(metadata: str | None) -> dict[str, Any] | None:

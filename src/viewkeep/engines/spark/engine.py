@@ -23,7 +23,7 @@ from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
 from viewkeep.engines.spark.history import History, reads_history, with_history
-from viewkeep.engines.spark.keeper import Keeper, Known, shown_sql
+from viewkeep.engines.spark.keeper import Keeper, Known, shown_query, shown_sql
 from viewkeep.engines.spark.names import SparkNames, pinned, temporary, versioned
 from viewkeep.engines.spark.refresh import SMALL_JOBS, Together, as_stored
 from viewkeep.engines.spark.tables import BaseTables, type_of
@@ -78,11 +78,10 @@ class SparkEngine:
         self._history = History(self._session)
         self._views: dict[str, View] | None = None
         self._tables = BaseTables(self._session)
-        self._known = Known(self._history, {})
+        self._known = Known(self._history, {}, set())
         self._keepers: list[Keeper] = []
         self._keeper_of: dict[str, int] = {}
         self._functions: dict[str, tuple[Callable[..., Any], str]] = {}
-        self._unique: set[tuple[str, str, int]] = set()
         self._settings: Mapping[str, str] = {}
         self._check_delta()
 
@@ -271,13 +270,6 @@ class SparkEngine:
         self._session.sql(f"CREATE DATABASE IF NOT EXISTS {delta.DATABASE}")
         if replacing is None:
             self._forget_remains(view, compiled)
-        for table in view.tables:
-            self._tables.start_feed(table)
-            checked = (table.name, ",".join(table.key), self._tables.newest(table.name))
-            if table.key and checked not in self._unique:
-                progress(f"checking the key of {table.name}")
-                self._tables.check_unique(table)
-                self._unique.add(checked)
         with self._lock:
             try:
                 report = delta.Report("full", "created", time.time(), 0, 0, len(compiled.placement.targets))
@@ -404,13 +396,13 @@ class SparkEngine:
         """Recomputes the user's own text by Spark alone, over the versions that the view shows."""
         with self._lock:
             check_tables(view, self.find_table)
-            state = self._keeper(view).state(view, compiled)
+            state = self._keeper(view).shown(view, as_it_is=True)
             query: exp.Query = pinned(compiled.query or parse_sql(view.sql), state.watermark)
             # Spark has no ANY and ALL of its own
             if compiled.verified_by_plan or query.find(exp.Any, exp.All):
                 names = SparkNames(view.name, state.watermark, state.watermark)
                 query = Renderer(names).query(compiled.to_verify())
-            maintained = exp.select("*").from_(versioned(view.name, None))
+            maintained = shown_query(view, compiled, state.rows)
             try:
                 return verification(view.name, compiled, maintained, query, lambda q: self._sql(q).collect())
             except PySparkException as problem:
@@ -420,7 +412,7 @@ class SparkEngine:
         for table in view.tables:
             if not self._session.catalog.tableExists(table.name):
                 raise BaseTableChanged(f"table {table.name} does not exist any more", hint="create it again")
-        state = self._keeper(view).state(view, compiled)
+        state = self._keeper(view).shown(view)
         pending = 0
         for table in view.tables:
             with suppress(AnalysisException):

@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from sqlglot import exp
 
-from viewkeep.catalog.models import View
+from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import LARGE_TABLES, SMALL_TABLES, Choice
 from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
@@ -52,6 +52,8 @@ class Known:
 
     history: History
     sizes: dict[str, tuple[int, int]]
+    unique: set[tuple[str, tuple[str, ...], int]]
+    """Tables, keys and versions that were found to have every key once."""
 
 
 class Keeper:
@@ -59,7 +61,7 @@ class Keeper:
 
     def __init__(self, session: Any, known: Known) -> None:
         self.session = session
-        self._history, self._sizes = known.history, known.sizes
+        self._history, self._sizes, self._unique = known.history, known.sizes, known.unique
         self._tables = BaseTables(session)
         self._refresher = Refresher(session, self._tables)
         self._states: dict[str, delta.State] = {}
@@ -71,8 +73,8 @@ class Keeper:
         self, view: View, compiled: Compiled, report: delta.Report, progress: Progress, replacing: bool
     ) -> int:
         """Computes every target at the newest versions, caches first; the rows' commit registers all."""
+        watermark = {table.name: self._start(table, progress) for table in view.tables}
         ids = {table.name: self._tables.identity(table.name) for table in view.tables}
-        watermark = {table.name: self._tables.newest(table.name) for table in view.tables}
         caches: dict[str, int] = {}
         names = SparkNames(view.name, watermark, watermark)
         layouts = compiled.layouts()
@@ -102,6 +104,18 @@ class Keeper:
         self._remember(view, delta.State(watermark, ids, caches, version, refreshed=datetime.now(UTC)))
         created = delta.history(self.session, delta.storage(view.name, delta.ROWS), limit=1)[0]
         return int((created.operationMetrics or {}).get("numOutputRows", 0))
+
+    def _start(self, table: Table, progress: Progress) -> int:
+        """The version of a table that a view is filled from. Its key is checked there: later refreshes look
+        at what comes in."""
+        self._tables.start_feed(table)
+        version = self._tables.newest(table.name)
+        checked = (self._tables.identity(table.name), table.key, version)
+        if table.key and checked not in self._unique:
+            progress(f"checking the key of {table.name}")
+            self._tables.check_unique(table, version)
+            self._unique.add(checked)
+        return version
 
     def forget(self, view: View) -> None:
         """The view is gone, or what is known of it may be wrong."""
@@ -152,9 +166,6 @@ class Keeper:
         return done
 
     def _recompute(self, view: View, compiled: Compiled, asked: Outcome, progress: Progress) -> Outcome:
-        for table in view.tables:
-            self._tables.start_feed(table)
-            self._tables.check_unique(table)
         commits = len(compiled.placement.targets)
         changes = asked.counts.get("changes_in", 0)
         report = delta.Report("full", asked.reason, time.time(), changes, 0, commits)
@@ -248,13 +259,22 @@ class Keeper:
                 )
             caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
             known = self._remember(view, delta.load_state(self.session, view.name, caches))
+        self._check_identity(view, known)
+        return known
+
+    def shown(self, view: View, *, as_it_is: bool = False) -> delta.State:
+        """What readers of a view see now, whoever refreshed it last."""
+        state = delta.shown_state(self.session, view.name, as_it_is=as_it_is)
+        self._check_identity(view, state)
+        return state
+
+    def _check_identity(self, view: View, state: delta.State) -> None:
         for table in view.tables:
-            if self._tables.identity(table.name) != known.table_ids[table.name]:
+            if self._tables.identity(table.name) != state.table_ids[table.name]:
                 raise BaseTableChanged(
                     f"table {table.name} is not the one that view {view.name} was made over",
                     hint=f"REFRESH MATERIALIZED VIEW {view.name} FULL takes the new one",
                 )
-        return known
 
     def _remember(self, view: View, state: delta.State) -> delta.State:
         """`seen`: which filling of the view its tables hold. A property, since that is cheap to ask;
@@ -267,8 +287,14 @@ class Keeper:
         return self._tables.properties(delta.storage(view.name, delta.ROWS)) or {}
 
 
-def shown_sql(view: View, compiled: Compiled) -> str:
-    """What stands behind the view's name: its rows, with the diffs that wait in effect."""
-    stored = delta.storage(view.name, delta.ROWS)
+def shown_query(view: View, compiled: Compiled, version: int | None = None) -> exp.Select:
+    """What stands behind the view's name: its rows, with the diffs that wait in effect; now, or as of a
+    version of its table."""
+    stored = delta.storage(view.name, delta.ROWS, version)
     rows = exp.Subquery(this=log.resolved(compiled.layouts()[delta.ROWS], stored, stored))
-    return to_sql(shown(compiled, SparkNames(view.name, {}, {}, {delta.ROWS: rows})))
+    return shown(compiled, SparkNames(view.name, {}, {}, {delta.ROWS: rows}))
+
+
+def shown_sql(view: View, compiled: Compiled) -> str:
+    """The same, as it is written down."""
+    return to_sql(shown_query(view, compiled))

@@ -21,7 +21,7 @@ from sqlglot import exp
 from viewkeep.algebra.expressions import PRE, pre_name
 from viewkeep.algebra.nodes import Node, passing
 from viewkeep.algebra.script_nodes import BaseDiff, Images, Ref, Stored
-from viewkeep.capture.delta import last_of, net_of_feed, read_feed, summary_of, values_of_feed
+from viewkeep.capture.delta import is_empty, last_of, net_of_feed, read_feed, summary_of, values_of_feed
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import Choice
 from viewkeep.engines.contract import Progress
@@ -214,6 +214,8 @@ class Refresher:
             return int(shared.num_rows)
         progress(f"reading changes of {table.name}")
         feed = read_feed(self._session, table.name, after)
+        if is_empty(feed):
+            return 0
         if upto is not None:
             feed = feed.where(f"_commit_version <= {upto:d}")
         feed.createOrReplaceTempView(temporary("feed"))
@@ -349,6 +351,8 @@ class Refresher:
             raise ConcurrentRefresh(f"another refresh of {run.view.name} came first", hint="refresh again")
         run.commits += 1
         answer, version = done
+        if version > before.version(target) + 1:
+            delta.check_untouched(self._session, run.view.name, target, before.version(target), version)
         if made.is_wide and target == delta.ROWS:  # what waited is among the rows that MERGE removed
             run.changed = int(answer[0][0]) - before.waits(target).entries
         if made.rows is not None:
@@ -380,10 +384,12 @@ class Refresher:
             return NOTHING
         relation, table = exp.table_(name, quoted=True), delta.storage(run.view.name, target)
         diffs = size if changed is None else changed
+        columns = [log.BORN, log.IDS, log.SETS, *node.names]
         if name not in run.local:
+            if self._session.table(name).where(to_sql(log.is_entry())).isEmpty():
+                return _ToStore(dml.insert(table, relation, columns), size, diffs, size, 0, None)
             statement = self._merge(run, layout, target, relation)
             return _ToStore(statement, size, diffs, 0, 0, None, is_wide=True)
-        columns = [log.BORN, log.IDS, log.SETS, *node.names]
         rows = run.local[name]
         entries = rows.num_rows - rows.column(log.IDS).null_count
         told = self._counting(run, layout, target, name) if changed is None else changed
