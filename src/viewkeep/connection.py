@@ -19,6 +19,7 @@ from viewkeep.engines.python_functions import exactly
 from viewkeep.errors import (
     AlreadyExists,
     DependentViews,
+    Place,
     SyntaxProblem,
     UnknownColumn,
     UnknownFunction,
@@ -39,6 +40,8 @@ from viewkeep.frontend.statements import (
 )
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Explanation, Refresh, Result, Verification, ViewStatus
+from viewkeep.streaming import sink
+from viewkeep.watching import Stop, watch
 
 _DML = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
@@ -112,12 +115,16 @@ class Connection:
         """The base table that a statement changes."""
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         name = ".".join(part.name for part in target.parts) if isinstance(target, exp.Table) else ""
+        return self._writable(name, place_of(target, text))
+
+    def _writable(self, name: str, place: Place | None = None) -> str:
+        """A table's full name, if it is none of a view."""
         name = self.engine.qualify(name)
         if any(view.name.lower() == name.lower() for view in self.engine.views()):
             raise Unsupported(
                 f"{name} is a materialized view, which nobody writes to",
                 hint="change its base tables and refresh it",
-                place=place_of(target, text),
+                place=place,
             )
         return name
 
@@ -195,13 +202,7 @@ class Connection:
                 f"{statement.name} exists already",
                 hint=f"DROP MATERIALIZED VIEW {statement.name} first, or use CREATE OR REPLACE",
             )
-        self._views.check_options(statement)
-        view, compiled = self._views.define(statement)
-        if view.policy == "incremental_strict" and (reason := needs_everything(compiled.plan)):
-            raise Unsupported(
-                f"view {view.name} cannot always be maintained incrementally: {reason}",
-                hint="use refresh_policy = 'incremental', which computes again only what it must",
-            )
+        view, compiled = self._defined(statement)
         if existing is not None:
             self._views.refuse_if_read(existing, "replaced")
         old = (existing, self._views.compile(existing)) if existing is not None else None
@@ -209,6 +210,17 @@ class Connection:
         return Result(
             "create_view", message=f"created materialized view {view.name}: {rows} rows", detail=rows
         )
+
+    def _defined(self, statement: CreateView) -> tuple[View, Compiled]:
+        """A view as it would be made, or the reason why it cannot be."""
+        self._views.check_options(statement)
+        view, compiled = self._views.define(statement)
+        if view.policy == "incremental_strict" and (reason := needs_everything(compiled.plan)):
+            raise Unsupported(
+                f"view {view.name} cannot always be maintained incrementally: {reason}",
+                hint="use refresh_policy = 'incremental', which computes again only what it must",
+            )
+        return view, compiled
 
     def _on_view(self, statement: OnView) -> Result:
         if statement.verb == "refresh":
@@ -260,6 +272,15 @@ class Connection:
         self.engine.register_function(signature, exactly(function, signature.returns))
         self._views.register(signature)
 
+    def check(self, statement: Statement | str) -> None:
+        """Raises what CREATE MATERIALIZED VIEW would raise for its definition; makes nothing."""
+        parsed = parse(statement)
+        if not isinstance(parsed, CreateView):
+            raise SyntaxProblem(
+                "this defines no view", hint="write CREATE MATERIALIZED VIEW name AS SELECT ..."
+            )
+        self._defined(parsed)
+
     def refresh(self, *views: str, full: bool = False) -> list[Refresh]:
         """Brings the named views up to date, or all; together they show one version of the tables. Views that
         a named one reads come along."""
@@ -273,6 +294,28 @@ class Connection:
         done = self.engine.refresh_together(pairs, full, self.progress)
         names = {view.name for view in asked}
         return sorted(done, key=lambda refresh: refresh.view not in names)  # those that were asked for first
+
+    def watch(
+        self,
+        interval: float,
+        views: Sequence[str] = (),
+        *,
+        times: int | None = None,
+        stop: Stop | None = None,
+        on_refresh: Callable[[Sequence[Refresh]], None] | None = None,
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> int:
+        """Refreshes the named views, or all, every `interval` seconds, until `stop` is set or `times` rounds
+        are over; how many there were. `on_refresh` gets each round's refreshes; `on_error` gets a round's
+        error, which else ends the watch."""
+        return watch(lambda: self.refresh(*views), interval, times, stop, on_refresh, on_error)
+
+    def stream_into(
+        self, table: str, views: Sequence[str] = (), mode: str = "append", *, name: str
+    ) -> Callable[[Any, int], None]:
+        """A function for a stream's batches: `(batch, number)`. Each is written to the table once, and the
+        named views, or all that read the table, are refreshed. See streaming.py."""
+        return sink(self.engine, self._writable(table), mode, name, views, self.refresh)
 
     def explain(self, view: str) -> Explanation:
         """What a refresh of the view does."""

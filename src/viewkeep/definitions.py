@@ -27,6 +27,8 @@ _OPTIONS = {
     "refresh_policy": POLICIES,
     "maintenance": ("deferred", "eager"),
 }
+# the pipeline that a view belongs to: its name, which can be anything
+PIPELINE = "pipeline"
 
 
 class Definitions:
@@ -130,7 +132,7 @@ class Definitions:
         """Refuses options that do not exist, do not go together, or that the engine cannot keep."""
         options = statement.options
         for option, value in options.items():
-            if option not in _OPTIONS or value not in _OPTIONS[option]:
+            if option != PIPELINE and (option not in _OPTIONS or value not in _OPTIONS[option]):
                 allowed = "; ".join(f"{k} = {' | '.join(v)}" for k, v in _OPTIONS.items())
                 raise Unsupported(f"there is no option {option} = {value}", hint=f"options: {allowed}")
         if options.get("refresh_policy") in ("auto", "full") and "strategy" in options:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,10 @@ class ViewkeepError(Exception):
     """The base of all errors of viewkeep. `code` is stable; messages may improve."""
 
     code = "error"
+    refreshed: Sequence[Any] = ()
+    """Of a refresh of several views: the refreshes of those that did not fail."""
+    failures: Mapping[str, Exception] = {}
+    """Of a refresh of several views: the problem of each view that failed."""
 
     def __init__(self, message: str, *, hint: str = "", place: Place | None = None) -> None:
         super().__init__(message)

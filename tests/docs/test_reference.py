@@ -71,7 +71,8 @@ def _section(text: str, heading: str) -> str:
 COMMAND = typer.main.get_command(app)
 OPTIONS = [
     (name, option)
-    for name, command in COMMAND.commands.items()  # type: ignore[attr-defined]
+    for name, whole in COMMAND.commands.items()  # type: ignore[attr-defined]
+    for command in getattr(whole, "commands", {"": whole}).values()
     for parameter in command.params
     if parameter.param_type_name == "option"
     for option in parameter.opts

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from viewkeep import __version__
-from viewkeep.cli import bench, demo, explain, refresh, run, status, verify
+from viewkeep.cli import bench, demo, explain, pipelines, refresh, run, status, verify, watch
 
 app = typer.Typer(
     name="viewkeep",
@@ -23,6 +23,8 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.command()(run.run)
 app.command()(refresh.refresh)
+app.command()(watch.watch)
+app.add_typer(pipelines.app, name="pipelines")
 app.command()(status.status)
 app.command()(explain.explain)
 app.command()(verify.verify)

@@ -38,18 +38,21 @@ class Session:
         """What the call gives back, or the error that it raised: unexpected ones too, never swallowed."""
         try:
             return call()
-        except ViewkeepError as error:
-            self._trace()
-            return error
         except BrokenPipeError:
             # the reader of our output has seen enough; that is no error of anyone's
             raise
         except Exception as error:
-            self._trace()
-            hint = "this is a mistake in viewkeep, not in your SQL; please report it"
-            if not self.debug:
-                hint += ", with what --debug prints"
-            return Internal(f"{type(error).__name__}: {error}", hint=hint)
+            return self.as_error(error)
+
+    def as_error(self, problem: Exception) -> ViewkeepError:
+        """An exception as it is reported; called while it is handled."""
+        self._trace()
+        if isinstance(problem, ViewkeepError):
+            return problem
+        hint = "this is a mistake in viewkeep, not in your SQL; please report it"
+        if not self.debug:
+            hint += ", with what --debug prints"
+        return Internal(f"{type(problem).__name__}: {problem}", hint=hint)
 
     def _trace(self) -> None:
         if self.debug:

@@ -63,6 +63,10 @@ class Engine(Protocol):
         """INSERT, UPDATE, DELETE or MERGE of the user's own, its changes captured; `eager` views are
         maintained in the same transaction."""
 
+    def write_batch(self, table: str, batch: Any, mode: str, stream: str, number: int) -> None:
+        """Appends a batch of a stream to a base table, or with mode `upsert` merges it in by the table's key;
+        once, however often the batch of that number comes."""
+
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         """A SELECT of the user's own."""
 

@@ -113,7 +113,9 @@ def split(text: str) -> Iterator[Statement]:
 
 
 def parse(statement: Statement | str) -> Statement:
-    """One statement, understood: a CreateView, an OnView, or Plain SQL."""
+    """One statement, understood: a CreateView, an OnView, or Plain SQL; one that is already stays."""
+    if isinstance(statement, CreateView | OnView | Plain):
+        return statement
     if isinstance(statement, str):
         statement = Statement(statement.strip().rstrip(";"))
     words = _Words(statement.text, _words(statement.text))

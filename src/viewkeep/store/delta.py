@@ -148,6 +148,12 @@ def commit(session: Any, table: str, next_version: int, metadata: str, statement
     return (answer, int(made)) if made is not None else None
 
 
+def writing_once(session: Any, writer: str, number: int) -> Any:
+    """Settings under which a commit is left out where that writer has made one of that number, or of a later
+    one, already."""
+    return settings(session, {_TXN_APP: writer, _TXN_VERSION: str(number)})
+
+
 def creating(session: Any, metadata: str) -> Any:
     """Settings under which a target is filled."""
     return settings(session, {_METADATA: metadata})

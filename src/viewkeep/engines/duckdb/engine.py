@@ -31,6 +31,7 @@ from viewkeep.errors import (
     EngineError,
     Unavailable,
     UnknownTable,
+    Unsupported,
     ViewkeepError,
     WarehouseHeld,
 )
@@ -208,6 +209,11 @@ class DuckDBEngine:
     def _is_tracked(self, name: str) -> bool:
         """Whether a view reads the table, so that its changes are logged."""
         return any(table.name.lower() == name.lower() for view in self.views() for table in view.tables)
+
+    def write_batch(self, table: str, batch: Any, mode: str, stream: str, number: int) -> None:
+        raise Unsupported(
+            "batches of streams are written on Spark alone", hint="INSERT or MERGE the rows, and refresh"
+        )
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from viewkeep.capture.delta import net_of_feed, read_feed, values_of_feed
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
 from viewkeep.engines.report import check_tables, verification
+from viewkeep.engines.spark.batches import append, upsert
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
@@ -31,6 +32,7 @@ from viewkeep.errors import (
     BaseTableChanged,
     CorruptCatalog,
     EngineError,
+    UnknownTable,
     Unsupported,
     ViewkeepError,
     ViewReplaced,
@@ -80,6 +82,7 @@ class SparkEngine:
         self._keepers: list[Keeper] = []
         self._keeper_of: dict[str, int] = {}
         self._functions: dict[str, tuple[Callable[..., Any], str]] = {}
+        self._settings: Mapping[str, str] = {}
         self._check_delta()
 
     def _check_delta(self) -> None:
@@ -94,6 +97,39 @@ class SparkEngine:
 
     def close(self) -> None:
         """The session is the user's: it stays."""
+
+    @property
+    def session(self) -> Any:
+        """The user's session."""
+        return self._user
+
+    @contextmanager
+    def within(
+        self, catalog: str | None, database: str | None, settings: Mapping[str, str]
+    ) -> Iterator[None]:
+        """A while with another current catalog and database, and with settings in every session that runs
+        queries; then all is as before."""
+        here = self._user.catalog
+        before = here.currentCatalog(), here.currentDatabase()
+        kept, self._settings = self._settings, {**self._settings, **settings}
+        if settings:  # keepers have sessions of their own: these get the settings as they are made
+            self._keepers = []
+        try:
+            with delta.settings(self._user, settings), delta.settings(self._session, settings):
+                if catalog is not None:
+                    here.setCurrentCatalog(catalog)
+                if database is not None:
+                    here.setCurrentDatabase(database)
+                yield
+        except PySparkException as problem:
+            raise translated(problem) from problem
+        finally:
+            self._settings = kept
+            if settings:
+                self._keepers = []
+            if (here.currentCatalog(), here.currentDatabase()) != before:
+                here.setCurrentCatalog(before[0])
+                here.setCurrentDatabase(before[1])
 
     def _sql(self, tree: exp.Expr) -> Any:
         return self._session.sql(to_sql(tree))
@@ -134,6 +170,18 @@ class SparkEngine:
         rows = self._checked(text).collect()
         count = rows[0][0] if rows and len(rows[0]) else None
         return Result("dml", message=f"{count} rows" if count is not None else "done", detail=count)
+
+    def write_batch(self, table: str, batch: Any, mode: str, stream: str, number: int) -> None:
+        found = self.find_table(table)
+        if found is None:
+            raise UnknownTable(f"there is no table {table}", hint="create it before the stream starts")
+        try:
+            if mode == "append":
+                append(batch, found, stream, number)
+            else:
+                upsert(batch, found, stream, number)
+        except PySparkException as problem:
+            raise translated(problem) from problem
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         if reads_history(tree):
@@ -195,6 +243,8 @@ class SparkEngine:
             self._keeper_of[view.name] = len(self._keeper_of) % KEEPERS
         while len(self._keepers) <= self._keeper_of[view.name]:
             session = _sister(self._session)
+            for key, value in self._settings.items():
+                session.conf.set(key, value)
             for name, (function, returns) in self._functions.items():
                 session.udf.register(name, function, returns)
             self._keepers.append(Keeper(session, self._known))
@@ -326,7 +376,11 @@ class SparkEngine:
                     future.result()
             names = [view.name for view, _ in views]
             if failed:
-                raise _all_of([(name, failed[name]) for name in names if name in failed], len(names))
+                problem = _all_of([(name, failed[name]) for name in names if name in failed], len(names))
+                if isinstance(problem, ViewkeepError):
+                    problem.refreshed = tuple(done[name] for name in names if name in done)
+                    problem.failures = failed
+                raise problem
             return [done[name] for name in names]
 
     def optimize(self, view: View, compiled: Compiled, progress: Progress) -> str:
