@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import viewkeep
@@ -17,6 +17,23 @@ from viewkeep.frontend.statements import parse_sql
 from viewkeep.passes.compiler import Compiled, compile_view
 from viewkeep.script.model import Script
 from viewkeep.store.duckdb import target_table
+
+
+class Crash(Exception):
+    """What a test throws into a refresh."""
+
+
+def crash_at(step: int, among: str = "") -> Callable[[str], None]:
+    """Progress that ends a session at a step: the first, second, ... of those whose message says so."""
+    steps = 0
+
+    def crash(message: str) -> None:
+        nonlocal steps
+        steps += among in message
+        if steps == step:
+            raise Crash(message)
+
+    return crash
 
 
 def table(

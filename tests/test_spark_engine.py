@@ -21,16 +21,13 @@ from viewkeep.errors import (
     ViewkeepError,
 )
 
+from .helpers import Crash, crash_at
 from .oracle.harness import bag
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 COST = "SELECT did, SUM(price) AS cost, COUNT(*) AS n FROM parts NATURAL JOIN devices_parts GROUP BY did"
 SPJ = "SELECT did, pid, price FROM parts NATURAL JOIN devices_parts"
-
-
-class Crash(Exception):
-    """What a test throws into a refresh."""
 
 
 @pytest.fixture
@@ -59,16 +56,8 @@ def test_a_crash_at_any_step_leaves_the_old_view_or_the_new_one(vk: viewkeep.Con
         if step % 3 == 0:
             spark.sql(f"INSERT INTO devices_parts VALUES ('N{step}', 'P1')").collect()
         new = rows(spark, COST)
-        calls = 0
-
-        def crash(_: str, at: int = step) -> None:
-            nonlocal calls
-            calls += 1
-            if calls == at:
-                raise Crash
-
         crashed = viewkeep.connect(spark)
-        crashed.progress = crash
+        crashed.progress = crash_at(step)
         try:
             crashed.refresh("cost")
             survived = True
@@ -82,11 +71,7 @@ def test_a_crash_at_any_step_leaves_the_old_view_or_the_new_one(vk: viewkeep.Con
 
 
 def test_a_view_that_fails_to_fill_leaves_nothing_behind(vk: viewkeep.Connection, spark: Any) -> None:
-    def crash(message: str) -> None:
-        if "rows" in message:
-            raise Crash
-
-    vk.progress = crash
+    vk.progress = crash_at(1, "rows")
     with pytest.raises(Crash):
         vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
     vk.progress = lambda _: None
@@ -174,7 +159,8 @@ def test_rows_of_a_view_that_someone_else_changed_are_told(vk: viewkeep.Connecti
     spark.sql("DELETE FROM viewkeep.spj__rows WHERE pid = 'P1'").collect()
     assert not vk.verify("spj")
     spark.sql("UPDATE parts SET price = 11 WHERE pid = 'P2'").collect()
-    for session in (viewkeep.connect(spark), vk):  # one that reads where the view stands, one that remembers
+    # one that remembers where the view stands notices when it has committed: others must notice after it, too
+    for session in (viewkeep.connect(spark), vk, viewkeep.connect(spark), vk):
         with pytest.raises(BaseTableChanged, match="someone else"):
             session.refresh("spj")
     vk.refresh("spj", full=True)

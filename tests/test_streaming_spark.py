@@ -11,11 +11,9 @@ import viewkeep
 from viewkeep.errors import DuplicateKey, NoKey, UnknownTable, Unsupported
 from viewkeep.streaming import refresh_sink
 
+from .helpers import crash_at
+
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-
-class Crash(Exception):
-    """What a test throws into a refresh."""
 
 
 def rows(spark: Any, query: str) -> list[tuple[Any, ...]]:
@@ -37,11 +35,7 @@ def test_a_stream_that_dies_before_the_refresh_goes_on_with_nothing_twice(
         stream.trigger(availableNow=True).start().awaitTermination()
 
     crashing = viewkeep.connect(spark)
-
-    def crash(_: str) -> None:
-        raise Crash("between the batch and the refresh")
-
-    crashing.progress = crash
+    crashing.progress = crash_at(1)  # between the batch and the refresh
     from pyspark.errors import StreamingQueryException
 
     with pytest.raises(StreamingQueryException, match="between the batch and the refresh"):

@@ -36,6 +36,7 @@ def run(*, as_json: bool = True, **more: Any) -> int:
         "methods": None,
         "diffs": ["5"],
         "repeat": 2,
+        "waiting": 0,
         "json": as_json,
         "at": "",
         "data": None,
@@ -205,3 +206,8 @@ def test_where_every_view_is_refused_the_run_fails(
     assert run() == 1
     assert "nothing was measured" in capsys.readouterr().err
     assert list((tmp_path / "bench" / "results").iterdir()) == []
+
+
+def test_diffs_wait_on_spark_only() -> None:
+    with pytest.raises(Unsupported, match="no diffs wait on duckdb"):
+        run(waiting=10)

@@ -43,6 +43,9 @@ def test_a_join_with_a_small_relation_narrows_the_other_side() -> None:
     assert narrowed(made) == {"Scan": '"k" IN (CAST(1 AS INT), CAST(3 AS INT))'}
     made = pruned(Join(CACHE, DIFF, equal("k", "d")), known(d={3}))
     assert narrowed(made) == {"Stored": '"k" IN (CAST(3 AS INT))'}
+    null_safe = exp.NullSafeEQ(this=column("x"), expression=column("d"))
+    made = pruned(Join(CACHE, DIFF, null_safe), known(d={3, None}))
+    assert narrowed(made) == {"Stored": '"x" IN (CAST(3 AS INT)) OR "x" IS NULL'}
 
 
 def test_nulls_and_no_values_at_all() -> None:

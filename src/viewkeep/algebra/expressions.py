@@ -130,11 +130,13 @@ def is_not_true(condition: Expr) -> Expr:
     return exp.Not(this=exp.Paren(this=exp.Coalesce(this=condition.copy(), expressions=[exp.false()])))
 
 
-def equated_columns(condition: Expr | None) -> list[tuple[str, str]]:
-    """Pairs of plan columns that a condition equates by a plain `a = b` conjunct."""
+def equated_columns(condition: Expr | None, *, or_both_null: bool = False) -> list[tuple[str, str]]:
+    """Pairs of plan columns that a condition equates by a plain `a = b` conjunct, or `a IS NOT DISTINCT FROM
+    b` where both may be null."""
+    kinds = (exp.EQ, exp.NullSafeEQ) if or_both_null else exp.EQ
     pairs = []
     for term in conjuncts(condition):
-        if isinstance(term, exp.EQ):
+        if isinstance(term, kinds):
             left, right = term.left.unnest(), term.right.unnest()
             if isinstance(left, exp.Column) and isinstance(right, exp.Column):
                 pairs.append((left.name, right.name))

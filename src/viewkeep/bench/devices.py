@@ -160,6 +160,10 @@ class Devices:
         return MERGES
 
     @property
+    def some_rows(self) -> Mapping[str, str]:
+        return dict.fromkeys(VIEWS, f"did IN ({self._tables.keys('D', 10, 'some rows')})")
+
+    @property
     def largest(self) -> str:
         return "devices_parts"
 

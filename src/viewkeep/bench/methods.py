@@ -66,16 +66,14 @@ class Maintained:
         return facts
 
     def problem(self) -> str:
-        verification = self._vk.verify(self.relation)
-        if not verification:
-            return str(verification)
         # a view that was never refreshed is right about the versions that it shows
         late = self._vk.refresh(self.relation)[0]
         if late.strategy != "none":
             return f"{late.changes_in:,} changes were left for another refresh"
         if self._exact:
             return _difference(lambda text: self._vk.sql(text).rows, self._query, self.relation)
-        return ""
+        verification = self._vk.verify(self.relation)
+        return "" if verification else str(verification)
 
 
 class DuckDBRecompute:
@@ -169,10 +167,11 @@ class SparkMerge:
 def _difference(ask: Callable[[str], Sequence[Any]], query: str, relation: str) -> str:
     """How a relation differs from a query over the tables as they are now, if it does."""
     kept, wanted = f"SELECT * FROM {relation}", f"SELECT * FROM ({query}) AS wanted"
-    missing, unexpected = (
-        ask(f"SELECT COUNT(*) AS n FROM ({a} EXCEPT ALL {b}) AS differing")[0][0]
-        for a, b in ((wanted, kept), (kept, wanted))
+    rows, wanted_rows, missing = (
+        ask(f"SELECT COUNT(*) AS n FROM ({relation}) AS counted")[0][0]
+        for relation in (kept, wanted, f"{wanted} EXCEPT ALL {kept}")
     )
+    unexpected = rows - (wanted_rows - missing)
     return f"{missing:,} rows missing, {unexpected:,} unexpected" if missing or unexpected else ""
 
 

@@ -16,12 +16,13 @@ from viewkeep.bench.devices import Devices
 from viewkeep.bench.machine import load_average, machine, settings
 from viewkeep.bench.meter import metered
 from viewkeep.bench.methods import METHODS, Method, chosen, methods_of
+from viewkeep.bench.reads import HEADINGS, cells, measure_reads
 from viewkeep.bench.tpch import TPCH
 from viewkeep.bench.workload import Size, Workload, size_of
 from viewkeep.cli.address import address
 from viewkeep.cli.output import Console
 from viewkeep.connection import Connection
-from viewkeep.errors import ViewkeepError
+from viewkeep.errors import Unsupported, ViewkeepError
 
 WORKLOADS: Mapping[str, Callable[[float], Workload]] = {
     "devices": Devices,
@@ -39,6 +40,7 @@ def run(
     methods: Sequence[str] | None,
     diffs: Sequence[str] | None,
     repeat: int,
+    waiting: int,
     json: bool,
     at: str | None,
     data: str | None,
@@ -50,6 +52,8 @@ def run(
     views = chosen("view", list(workload.views), views)
     methods = methods_of(workload, engine, methods)
     sizes = _sizes(workload, diffs)
+    if waiting and engine != "spark":
+        raise Unsupported(f"no diffs wait on {engine}", hint="leave out --waiting, or use --engine spark")
     about = machine()
     with _opened(engine, at, data, output) as (vk, folder):
         about["settings"] = settings(vk)
@@ -58,9 +62,13 @@ def run(
         bench = _Bench(name, vk, workload, rows, made, json, output)
         bench.create()
         wrong = sum(bench.measure(size, repeat) for size in sizes) if bench.methods else 0
+        reads = bench.read(waiting, sizes[0], repeat) if waiting and not wrong else []
     about["load_average_after"] = load_average()
     medians = report.medians(bench.measurements)
     report.show(output, f"{name} on {engine}, {rows:,} rows", medians)
+    if reads:
+        output.line()
+        output.table("reading the views", HEADINGS, [cells(read) for read in reads])
     bench.show_refused()
     if wrong:
         output.error("the methods do not agree, so the figures mean nothing", hint="see above which differ")
@@ -73,6 +81,7 @@ def run(
         "summary": report.summary(medians),
         "refused": bench.refused,
         "medians": medians,
+        **({"reads": reads} if reads else {}),
         "measurements": bench.measurements,
     }
     path = report.write(f"{name}-{engine}-{scale:g}", head | body)
@@ -180,6 +189,16 @@ class _Bench:
                 self._round(size, number)
         with self.output.step("comparing the results") as update:
             return sum(not self._agrees(method, update) for method in self.methods)
+
+    def read(self, waiting: int, size: Size, repeat: int) -> list[dict[str, Any]]:
+        """Reads the views while the diffs of some refreshes wait, and with all folded in."""
+        changes = [self.workload.change(size.rows, self.changes + number) for number in range(waiting)]
+        self.changes += waiting
+        found = measure_reads(self.vk, self.workload, self.methods, changes, repeat, self.output)
+        if self.json:
+            for one in found:
+                self.output.json({"bench": self.name, "engine": self.vk.engine.name, **one})
+        return found
 
     def _round(self, size: Size, number: int) -> None:
         for statement in self.workload.change(size.rows, self.changes):

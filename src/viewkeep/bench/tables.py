@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from viewkeep.bench.reads import HEADINGS, cells
 from viewkeep.bench.report import RESULTS, chose, summary_line
 
 _HEADINGS = {
@@ -45,6 +46,10 @@ def markdown(document: Mapping[str, Any]) -> str:
     ]
     if document.get("summary"):
         lines += ["", *(f"- {summary_line(one)}" for one in document["summary"])]
+    if document.get("reads"):
+        lines += ["", "Reading the views:", "", _line(HEADINGS)]
+        lines += [_line(["---", "---", *(["---:"] * (len(HEADINGS) - 2))])]
+        lines += [_line(cells(read)) for read in document["reads"]]
     if document.get("refused"):
         lines += ["", "Refused, and not measured:", ""]
         lines += [f"- {one['view']}: {one['refused']}" for one in document["refused"]]

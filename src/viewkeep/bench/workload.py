@@ -73,6 +73,10 @@ class Workload(Protocol):
         """The hand-written job of each view that has one."""
 
     @property
+    def some_rows(self) -> Mapping[str, str]:
+        """For views that are worth it, a condition that a few of their rows meet, found by their keys."""
+
+    @property
     def largest(self) -> str:
         """The table with the most rows."""
 

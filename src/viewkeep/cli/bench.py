@@ -49,6 +49,14 @@ def bench(
         ),
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Measurements of each.")] = 5,
+    waiting: Annotated[
+        int,
+        typer.Option(
+            "--waiting",
+            min=0,
+            help="Then measure reading the views, too, while the diffs of so many refreshes wait (spark).",
+        ),
+    ] = 0,
     data: Annotated[
         str | None,
         typer.Option(
@@ -85,6 +93,7 @@ def bench(
             methods=method,
             diffs=diff,
             repeat=repeat,
+            waiting=waiting,
             json=json,
             at=at,
             data=data,

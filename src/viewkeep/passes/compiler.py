@@ -83,15 +83,17 @@ class Compiled:
     def lookups(self) -> dict[str, tuple[str, ...]]:
         """For each target the single columns by which scripts find its rows: what an index is worth on.
 
-        Not one of several columns that only together name a row: alone each may name half the rows.
+        Not one of several columns that only together name a row: alone each may name half the rows. Those
+        that updates look for come first: values change more often than rows go.
         """
         if self._lookups is not None:
             return self._lookups
         _, fired = self.instantiated(self.everything())
         found: dict[str, tuple[str, ...]] = {}
         for target in self.placement.targets:
-            ids = [diff.ids for node, diff in fired if node is target.node and diff.kind != "insert"]
-            found[target.name] = tuple(dict.fromkeys(i[0] for i in ids if len(i) == 1))
+            own = [diff for node, diff in fired if node is target.node and len(diff.ids) == 1]
+            ids = [diff.ids[0] for kind in ("update", "delete") for diff in own if diff.kind == kind]
+            found[target.name] = tuple(dict.fromkeys(ids))
         self._lookups = found
         return found
 

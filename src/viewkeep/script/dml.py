@@ -59,48 +59,6 @@ def insert(target: Expr, diff: Expr, columns: Sequence[str], among_changes: bool
     )
 
 
-def merge(
-    target: Expr,
-    node: Node,
-    changes: Expr,
-    kinds: frozenset[str],
-    ids: Sequence[str],
-    changed: Sequence[str] | None = None,
-) -> exp.Merge:
-    """One MERGE for a whole change relation, or (with `changed`) for one update diff by a part of the IDs.
-
-    Inserts never match: their kind is asked for in ON, so that a full scan of the target is not needed to
-    learn that they are new.
-    """
-    columns = list(node.names)
-    sets = changed if changed is not None else [c for c in columns if c not in node.ids]
-    whens: list[Expr] = []
-    if "delete" in kinds:
-        only = len(kinds - {"insert"}) == 1
-        whens.append(
-            exp.When(matched=True, condition=None if only else _is("delete"), then=exp.Var(this="DELETE"))
-        )
-    if "update" in kinds and sets:
-        assignments = [exp.EQ(this=_of(_TARGET, c), expression=_of(_DIFF, c)) for c in sets]
-        whens.append(exp.When(matched=True, then=exp.Update(expressions=assignments)))
-    if "insert" in kinds:
-        values = exp.Tuple(expressions=[_of(_DIFF, c) for c in columns])
-        names = exp.Tuple(expressions=[_bare(c) for c in columns])
-        whens.append(
-            exp.When(
-                matched=False,
-                condition=_is("insert") if kinds != {"insert"} else None,
-                then=exp.Insert(this=names, expression=values),
-            )
-        )
-    return exp.Merge(
-        this=_aliased(target, _TARGET),
-        using=_aliased(changes, _DIFF),
-        on=matched_by_ids(node, ids),
-        whens=exp.Whens(expressions=whens),
-    )
-
-
 def _is(kind: str) -> Expr:
     return exp.EQ(this=_of(_DIFF, KIND), expression=exp.Literal.string(kind))
 

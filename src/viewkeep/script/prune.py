@@ -49,6 +49,15 @@ def one_of(value: Expr, kind: Type, values: frozenset[Any]) -> Expr | None:
     return parts[0] if len(parts) == 1 else exp.Or(this=parts[0], expression=parts[1])
 
 
+def reads_little(query: Node) -> bool:
+    """Whether a query that was narrowed reads some values of targets, which are stored for that, at most."""
+    if isinstance(query, Select) and isinstance(query.input, Stored) and query.predicate.find(exp.In):
+        return True
+    if isinstance(query, (Scan, Stored)):
+        return False
+    return all(reads_little(node) for node in query.inputs)
+
+
 def _narrowed(node: Node, wanted: _Wanted, values: Values) -> Node:
     if isinstance(node, (Scan, Stored)):
         return _restricted(node, wanted)
@@ -62,7 +71,7 @@ def _narrowed(node: Node, wanted: _Wanted, values: Values) -> Node:
     if isinstance(node, Union):
         return node.with_inputs([_narrowed(part, wanted, values) for part in node.parts])
     if isinstance(node, Join):
-        pairs = _of_one_type(equated_columns(node.condition), node)
+        pairs = _of_one_type(equated_columns(node.condition, or_both_null=True), node)
         both = [*pairs, *((b, a) for a, b in pairs)]
         left = _asked_of(node.left, node.right, both, wanted, values)
         right = _asked_of(node.right, node.left, both, wanted, values)

@@ -17,13 +17,13 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlglot import exp
 
 from viewkeep.engines.spark.dialect import to_sql
-from viewkeep.errors import BaseTableChanged, CorruptCatalog
+from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, CorruptCatalog
 
 DATABASE = "viewkeep"
 ROWS = "rows"  # the target that is the view itself
@@ -65,8 +65,8 @@ class State:
     table_ids: Mapping[str, str]
     caches: Mapping[str, int]
     rows: int
+    refreshed: datetime
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    refreshed: datetime | None = None
 
     def version(self, target: str) -> int:
         """The version of a target's table that belongs to this state."""
@@ -75,16 +75,25 @@ class State:
     def waits(self, target: str) -> Waiting:
         return self.waiting.get(target, NOTHING_WAITS)
 
+    def waits_for(self, target: str, waiting: Waiting) -> State:
+        """The state in which this waits for a target."""
+        return replace(self, waiting={**self.waiting, target: waiting})
+
+    def moved(self, target: str, version: int) -> State:
+        """The state to which this version of a target's table belongs."""
+        if target == ROWS:
+            return replace(self, rows=version)
+        return replace(self, caches={**self.caches, target: version})
+
     def metadata(self, report: Report | None) -> str:
         """As it stands in the commit of the rows, with what is to be told of the refresh, if it was one."""
-        refreshed = datetime.now(UTC) if report or not self.refreshed else self.refreshed
         doc = {
             "viewkeep": FORMAT,
             "watermark": dict(self.watermark),
             "table_ids": dict(self.table_ids),
             "caches": dict(self.caches),
             "waiting": {target: asdict(waiting) for target, waiting in self.waiting.items()},
-            "refreshed": refreshed.isoformat(timespec="seconds"),
+            "refreshed": self.refreshed.isoformat(timespec="seconds"),
         }
         return json.dumps({**doc, "report": asdict(report)} if report else doc)
 
@@ -137,15 +146,22 @@ def settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
                 session.conf.set(key, value)
 
 
-def commit(session: Any, table: str, next_version: int, metadata: str, statement: str) -> Any:
-    """Runs one statement that commits to one table. None where another commit came first, else its rows
-    and the version that it made."""
-    values = {_METADATA: metadata, _TXN_APP: f"viewkeep/{table}", _TXN_VERSION: str(next_version)}
+def commit(
+    session: Any, view: str, target: str, before: int, metadata: str, statement: str
+) -> tuple[list[Any], int]:
+    """Runs one statement that commits to a target's table, of which it has read one version: the statement's
+    rows, and the version that it made."""
+    table = storage_name(view, target)
+    values = {_METADATA: metadata, _TXN_APP: f"viewkeep/{table}", _TXN_VERSION: str(before + 1)}
     with settings(session, values):
         session.conf.unset(_LAST_COMMIT)
         answer = session.sql(statement).collect()
         made = session.conf.get(_LAST_COMMIT, None)
-    return (answer, int(made)) if made is not None else None
+    if made is None:
+        raise ConcurrentRefresh(f"another refresh of {view} came first", hint="refresh again")
+    if int(made) > before + 1:
+        _check_untouched(session, view, target, before, int(made))
+    return answer, int(made)
 
 
 def writing_once(session: Any, writer: str, number: int) -> Any:
@@ -231,14 +247,22 @@ def shown_state(session: Any, view: str, *, as_it_is: bool = False) -> State:
         )
     waiting = {target: Waiting(**given) for target, given in doc["waiting"].items()}
     refreshed = datetime.fromisoformat(doc["refreshed"])
-    return State(doc["watermark"], doc["table_ids"], doc["caches"], newest, waiting, refreshed)
+    return State(doc["watermark"], doc["table_ids"], doc["caches"], newest, refreshed, waiting)
 
 
-def check_untouched(session: Any, view: str, target: str, after: int, before: int) -> None:
-    """Between two versions of a target nobody may have written to it."""
-    for entry in history(session, storage(view, target)):
-        if after < entry.version < before:
+def _check_untouched(session: Any, view: str, target: str, read: int, made: int) -> None:
+    """Between the version that a commit has read and the one that it made nobody may have written. Where
+    somebody has, the commit is taken back: it says that the view is up to date, and whoever looked next
+    would not look past it."""
+    table = storage(view, target)
+    for entry in history(session, table):
+        if read < entry.version < made and entry.operation not in _HARMLESS:
+            _restore(session, table, made - 1)
             _refuse(view, entry)
+
+
+def _restore(session: Any, table: exp.Table, version: int) -> None:
+    session.sql(f"RESTORE TABLE {to_sql(table)} TO VERSION AS OF {version:d}").collect()
 
 
 def _refuse(view: str, entry: Any) -> None:
@@ -269,5 +293,5 @@ def _settle_cache(session: Any, view: str, cache: str, named: int) -> int:
         ahead = ahead or (entry.operation not in _HARMLESS and entry.userMetadata != FOLDED)
     if not ahead:
         return newest
-    session.sql(f"RESTORE TABLE {to_sql(table)} TO VERSION AS OF {named:d}").collect()
+    _restore(session, table, named)
     return last_version(session)

@@ -1,4 +1,5 @@
-"""Spark on Delta Lake, through public PySpark API only, so that Spark Connect sessions work too."""
+"""Spark on Delta Lake, through public PySpark API, so that Spark Connect sessions work too. How many jobs a
+refresh ran, and how many rows they read, is told where there is a JVM to ask (counters.py)."""
 
 from __future__ import annotations
 
@@ -451,11 +452,12 @@ class SparkEngine:
 
 
 def _all_of(failed: Sequence[tuple[str, Exception]], views: int) -> Exception:
-    """What to raise where some views of several failed: the first problem, and that the others were tried."""
-    first = failed[0][1]
+    """What to raise where some views of several failed: the first problem, with the others' first lines."""
+    (name, first), *others = failed
     if isinstance(first, ViewkeepError):
-        names = ", ".join(name for name, _ in failed)
-        first.message += f" ({len(failed)} of {views} views failed: {names}; the others are refreshed)"
+        told = "".join(f"; {other}: {str(problem).splitlines()[0]}" for other, problem in others)
+        count = f"{len(failed)} of {views} views failed, the others are refreshed"
+        first.message = f"{name}: {first.message}{told} ({count})"
         first.args = (first.message,)
     return first
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -42,6 +42,9 @@ from viewkeep.store import delta
 
 # seconds that a statement takes however little it reads: planning it, and Delta's commit
 STATEMENT = 0.3
+# Rows that are looked for by a column are stored in its order and in small pages: Parquet knows the least and
+# the largest value of each page, and reads the pages that may have what is looked for.
+SMALL_PAGES = {"parquet.page.row.count.limit": "200"}
 # OPTIMIZE packs only small files together: what refreshes have appended, not the rows as they were filled
 PACKING = {"spark.databricks.delta.optimize.minFileSize": str(16 * 1024 * 1024)}
 
@@ -75,20 +78,18 @@ class Keeper:
         """Computes every target at the newest versions, caches first; the rows' commit registers all."""
         watermark = {table.name: self._start(table, progress) for table in view.tables}
         ids = {table.name: self._tables.identity(table.name) for table in view.tables}
-        caches: dict[str, int] = {}
+        state = delta.State(watermark, ids, {}, 0, datetime.now(UTC))
         names = SparkNames(view.name, watermark, watermark)
         layouts = compiled.layouts()
-        # rows that are looked for by one column are stored by it: then few files and pages have them
-        is_large = sum(self._rows_of(table.name, 0) for table in view.tables) >= LARGE_TABLES
         self._refresher.waiting.forget(view.name)
         for target, query in fill_queries(compiled, names):
             progress(f"computing {target.role} {target.name} of {view.name}")
             is_view = target.role == "view"
-            state = delta.State(watermark, ids, caches, 0)
             table = f"{delta.DATABASE}.{delta.storage_name(view.name, target.name)}"
             rows = self.session.sql(to_sql(log.rows_to_fill(layouts[target.name], query)))
-            if is_large and (by := compiled.lookups()[target.name]):
-                rows = rows.repartitionByRange(by[0]).sortWithinPartitions(by[0])
+            by = self._looked_for_by(view, compiled, target.name)
+            if by is not None:
+                rows = rows.repartitionByRange(by).sortWithinPartitions(by)
             writer = rows.writeTo(table).using("delta")
             for key, value in delta.TABLE_PROPERTIES.items():
                 writer = writer.tableProperty(key, value)
@@ -96,14 +97,19 @@ class Keeper:
                 writer = writer.tableProperty(delta.VIEW_PROPERTY, view.to_json())
                 writer = writer.tableProperty(delta.SHOWN_PROPERTY, shown_sql(view, compiled))
                 writer = writer.tableProperty(delta.ID_PROPERTY, str(uuid.uuid4()))
-            with delta.creating(self.session, state.metadata(report) if is_view else ""):
+            told = state.metadata(report) if is_view else ""
+            with delta.settings(self.session, _pages(by)), delta.creating(self.session, told):
                 (writer.createOrReplace if replacing else writer.create)()
-            if not is_view:
-                caches[target.name] = delta.last_version(self.session)
-        version = delta.last_version(self.session)
-        self._remember(view, delta.State(watermark, ids, caches, version, refreshed=datetime.now(UTC)))
+            state = state.moved(target.name, delta.last_version(self.session))
+        self._remember(view, state)
         created = delta.history(self.session, delta.storage(view.name, delta.ROWS), limit=1)[0]
         return int((created.operationMetrics or {}).get("numOutputRows", 0))
+
+    def _looked_for_by(self, view: View, compiled: Compiled, target: str) -> str | None:
+        """The column by which rows of a target are looked for, where there are so many that it matters."""
+        by = compiled.lookups()[target]
+        is_large = sum(self._rows_of(table.name, 0) for table in view.tables) >= LARGE_TABLES
+        return by[0] if by and is_large else None
 
     def _start(self, table: Table, progress: Progress) -> int:
         """The version of a table that a view is filled from. Its key is checked there: later refreshes look
@@ -140,6 +146,7 @@ class Keeper:
         started = time.perf_counter()
         with self._forgetting(view), counting(self.session) as counters:
             if full:
+                self._check_definition(view, self._properties(view))
                 outcome = Outcome("full", "asked for", {}, None)
             else:
                 progress(f"reading where {view.name} stands")
@@ -217,9 +224,10 @@ class Keeper:
             state = self.state(view, compiled)
             waited = sum(state.waits(target).entries for target in targets)
             self._fold(view, compiled, targets, progress)
-            with delta.settings(self.session, PACKING):
-                for target in targets:
-                    progress(f"packing the files of {target} of {view.name}")
+            for target in targets:
+                progress(f"packing the files of {target} of {view.name}")
+                pages = _pages(self._looked_for_by(view, compiled, target))
+                with delta.settings(self.session, {**PACKING, **pages}):
                     self.session.sql(f"OPTIMIZE {to_sql(delta.storage(view.name, target))}").collect()
             self.forget(view)
             return f"{view.name}: {waited} waiting diffs folded in, small files packed"
@@ -252,15 +260,19 @@ class Keeper:
         known = self._states.get(view.name)
         properties = self._properties(view)
         if known is None or properties.get(delta.ID_PROPERTY) != self._seen.get(view.name):
-            if properties.get(delta.VIEW_PROPERTY) != view.to_json():
-                raise ViewReplaced(
-                    f"view {view.name} was replaced or dropped by another session",
-                    hint="run the statement again: the view as it is now is then known",
-                )
+            self._check_definition(view, properties)
             caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
             known = self._remember(view, delta.load_state(self.session, view.name, caches))
         self._check_identity(view, known)
         return known
+
+    def _check_definition(self, view: View, properties: Mapping[str, str]) -> None:
+        doc = properties.get(delta.VIEW_PROPERTY)
+        if doc is None or View.from_json(doc) != view:
+            raise ViewReplaced(
+                f"view {view.name} was replaced or dropped by another session",
+                hint="run the statement again: the view as it is now is then known",
+            )
 
     def shown(self, view: View, *, as_it_is: bool = False) -> delta.State:
         """What readers of a view see now, whoever refreshed it last."""
@@ -285,6 +297,10 @@ class Keeper:
 
     def _properties(self, view: View) -> dict[str, str]:
         return self._tables.properties(delta.storage(view.name, delta.ROWS)) or {}
+
+
+def _pages(by: str | None) -> Mapping[str, str]:
+    return SMALL_PAGES if by is not None else {}
 
 
 def shown_query(view: View, compiled: Compiled, version: int | None = None) -> exp.Select:

@@ -58,6 +58,8 @@ def local_builder(warehouse: Path | str) -> Any:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.databricks.delta.snapshotPartitions", "2")
+        # on a local disk it starts a thread for each page that is read
+        .config("spark.hadoop.parquet.hadoop.vectored.io.enabled", "false")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")

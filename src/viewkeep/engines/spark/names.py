@@ -77,6 +77,11 @@ def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
     return made
 
 
+# Relations up to this size are brought to the driver and sent back as local data: Spark then knows their
+# size, broadcasts them, and does not compute them again for each statement that reads them.
+LOCAL_ROWS = 100_000
+
+
 def local_frame(session: Any, rows: Any) -> Any:
     """An Arrow table as local data of a session."""
     # PySpark stumbles over columns without any chunk

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -28,10 +28,10 @@ from viewkeep.engines.contract import Progress
 from viewkeep.engines.report import Counts, kinds_present, told, total
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import first_line
-from viewkeep.engines.spark.names import SparkNames, bare, local_frame, temporary, versioned
+from viewkeep.engines.spark.names import LOCAL_ROWS, SparkNames, bare, local_frame, temporary, versioned
 from viewkeep.engines.spark.tables import BaseTables
 from viewkeep.engines.spark.waiting import WaitingDiffs
-from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, DuplicateKey
+from viewkeep.errors import BaseTableChanged, DuplicateKey
 from viewkeep.idiff import log
 from viewkeep.idiff.bags import occurrence_changes
 from viewkeep.idiff.net import LAST, labels, summary
@@ -39,15 +39,16 @@ from viewkeep.passes.compiler import Compiled
 from viewkeep.rules.overlay import expand, union_rows
 from viewkeep.script import dml
 from viewkeep.script.model import Apply, Script
-from viewkeep.script.prune import pruned
+from viewkeep.script.prune import pruned, reads_little
 from viewkeep.script.render import Renderer
 from viewkeep.store import delta
 
-# Relations up to this size are brought to the driver and sent back as local data: Spark then knows their
-# size, broadcasts them, and does not compute them again for each statement that reads them.
-LOCAL_ROWS = 100_000
 # Of relations up to this size it is found out which values they look for.
 FEW_ROWS = 10_000
+# To compile a query takes longer than to interpret it for few rows.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+# Seconds: a query that was interpreted for longer read more than was thought, and is compiled from then on.
+LONG = 3.0
 SMALL_JOBS = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -125,6 +126,7 @@ class Refresher:
         self._session = session
         self._tables = tables
         self.waiting = WaitingDiffs(session)
+        self._long: set[tuple[str, str]] = set()
 
     def _sql(self, tree: exp.Expr) -> Any:
         return self._session.sql(to_sql(tree))
@@ -283,6 +285,23 @@ class Refresher:
             run.sizes[name] = kept.count()
         return run.sizes[name]
 
+    def _compute(self, run: _Run, name: str, query: Node, names: SparkNames) -> None:
+        """Computes a relation of the script."""
+        query = pruned(query, run.values)
+        with self._interpreting(run, name, [query]):
+            self._materialize(run, temporary(name), self._sql(Renderer(names).query(query)))
+
+    @contextmanager
+    def _interpreting(self, run: _Run, name: str, queries: Sequence[Node]) -> Iterator[None]:
+        """Queries of few rows, by what they read, are not compiled in the block."""
+        key = (run.view.name, name)
+        few = len(run.local) == len(run.sizes) and key not in self._long and all(map(reads_little, queries))
+        started = time.perf_counter()
+        with delta.settings(self._session, INTERPRETED if few else {}):
+            yield
+        if few and time.perf_counter() - started > LONG:
+            self._long.add(key)
+
     def _register(self, run: _Run, name: str, rows: Any) -> None:
         local_frame(self._session, rows).createOrReplaceTempView(name)
         run.sizes[name], run.local[name] = rows.num_rows, rows
@@ -300,7 +319,7 @@ class Refresher:
                     run.report, strategy="groups", reason=told(run.view, "groups", run.counts)
                 )
             progress(f"computing {let.name}")
-            self._materialize(run, temporary(let.name), self._render(run, let.query, names))
+            self._compute(run, let.name, let.query, names)
         stored = {apply.target.name: self._to_store(run, apply, names) for apply in script.applies}
         on_view = stored.get(delta.ROWS, NOTHING)
         changed_caches = sum(bool(made.size) for made in stored.values()) - bool(on_view.size)
@@ -314,54 +333,35 @@ class Refresher:
         for target, made in stored.items():
             if target != delta.ROWS and made.size:
                 progress(f"committing {target} of {run.view.name}")
-                self._commit(run, target, "", made)
+                self._commit(run, target, made)
         progress(f"committing rows of {run.view.name}")
         run.changed = on_view.changed
-        self._commit_rows(run, on_view)
+        if not on_view.size:  # the commit that counts, with the watermark, is made though no row changes
+            on_view = replace(on_view, statement=_storing_nothing(run.view.name))
+        self._commit(run, delta.ROWS, on_view)
         progress(f"committed rows of {run.view.name}")
 
-    def _commit_rows(self, run: _Run, made: _ToStore) -> None:
-        """The commit that counts: rows and watermark in one. It is made though no row changes."""
-        table = delta.storage(run.view.name, delta.ROWS)
-        if not made.size:
-            empty = exp.select("*").from_(table.copy()).where(exp.false())
-            made = replace(made, statement=exp.Insert(this=table, expression=empty))
-        entries = self._waits(run, delta.ROWS, made)
-        state = replace(
-            run.state,
-            watermark=run.watermark,
-            waiting={**run.state.waiting, delta.ROWS: entries},
-            refreshed=datetime.now(UTC),
-        )
-        self._commit(run, delta.ROWS, state.metadata(run.report), made)
-        run.state = replace(state, rows=run.state.rows)
-
-    def _waits(self, run: _Run, target: str, made: _ToStore) -> delta.Waiting:
-        before = run.state.waits(target)
-        entries = 0 if made.is_wide else before.entries + made.entries
-        return self.waiting.after_refresh(entries, before)
-
-    def _commit(self, run: _Run, target: str, metadata: str, made: _ToStore) -> None:
-        """Commits what is stored for a target; the run's state then names the version that it made."""
+    def _commit(self, run: _Run, target: str, made: _ToStore) -> None:
+        """Commits what is stored for a target, and with the rows the watermark; the run's state then names
+        the version that it made."""
         assert made.statement is not None
-        name = delta.storage_name(run.view.name, target)
-        before = run.state
-        done = delta.commit(self._session, name, before.version(target) + 1, metadata, to_sql(made.statement))
-        if done is None:
-            raise ConcurrentRefresh(f"another refresh of {run.view.name} came first", hint="refresh again")
-        run.commits += 1
-        answer, version = done
-        if version > before.version(target) + 1:
-            delta.check_untouched(self._session, run.view.name, target, before.version(target), version)
-        if made.is_wide and target == delta.ROWS:  # what waited is among the rows that MERGE removed
-            run.changed = int(answer[0][0]) - before.waits(target).entries
-        if made.rows is not None:
-            self.waiting.added(run.view.name, target, before, version, made.rows)
-        waiting = {**before.waiting, target: self._waits(run, target, made)}
+        view, before = run.view.name, run.state
+        waited = before.waits(target)
+        entries = 0 if made.is_wide else waited.entries + made.entries
+        after, metadata = before.waits_for(target, self.waiting.after_refresh(entries, waited)), ""
         if target == delta.ROWS:
-            run.state = replace(before, rows=version, waiting=waiting)
-        else:
-            run.state = replace(before, caches={**before.caches, target: version}, waiting=waiting)
+            after = replace(after, watermark=run.watermark, refreshed=datetime.now(UTC))
+            metadata = after.metadata(run.report)
+        with delta.settings(self._session, INTERPRETED if made.rows is not None else {}):
+            answer, version = delta.commit(
+                self._session, view, target, before.version(target), metadata, to_sql(made.statement)
+            )
+        run.commits += 1
+        if made.is_wide and target == delta.ROWS:  # what waited is among the rows that MERGE removed
+            run.changed = int(answer[0][0]) - waited.entries
+        if made.rows is not None:
+            self.waiting.added(view, target, before, version, made.rows)
+        run.state = after.moved(target, version)
 
     def _to_store(self, run: _Run, apply: Apply, names: SparkNames) -> _ToStore:
         """What a refresh stores for a target: its diffs as they are where they are few, else the rows that
@@ -371,15 +371,16 @@ class Refresher:
         if apply.changes is None and not layout.has_room_for(apply.diffs):
             changes = expand(Stored(target, node.columns, node.ids), apply.diffs)
             ref = Ref(f"changes_{target}", changes.columns)
-            self._materialize(run, temporary(ref.name), self._render(run, changes, names))
+            self._compute(run, ref.name, changes, names)
             apply = replace(apply, changes=ref)
         name = temporary(f"stored_{target}")
         born = exp.Literal.number(run.state.version(target) + 1)
         changed = run.sizes[temporary(apply.changes.name)] if apply.changes is not None else None
         size = 0
         if changed != 0:
-            stored = as_stored(self._pruned(run, apply), layout, born, names)
-            size = self._materialize(run, name, self._sql(stored))
+            apply = self._pruned(run, apply)
+            with self._interpreting(run, name, [] if changed else [diff.query for diff in apply.diffs]):
+                size = self._materialize(run, name, self._sql(as_stored(apply, layout, born, names)))
         if not size:
             return NOTHING
         relation, table = exp.table_(name, quoted=True), delta.storage(run.view.name, target)
@@ -393,7 +394,9 @@ class Refresher:
         rows = run.local[name]
         entries = rows.num_rows - rows.column(log.IDS).null_count
         told = self._counting(run, layout, target, name) if changed is None else changed
-        return _ToStore(dml.insert(table, relation, columns), size, diffs, told, entries, rows)
+        one_file = dml.insert(table, relation, columns)
+        one_file.expression.hint("COALESCE(1)", copy=False)
+        return _ToStore(one_file, size, diffs, told, entries, rows)
 
     def _pruned(self, run: _Run, apply: Apply) -> Apply:
         diffs = (replace(diff, query=pruned(diff.query, run.values)) for diff in apply.diffs)
@@ -428,6 +431,11 @@ class Refresher:
 
     def _render(self, run: _Run, node: Node, names: SparkNames) -> Any:
         return self._sql(Renderer(names).query(pruned(node, run.values)))
+
+
+def _storing_nothing(view: str) -> exp.Insert:
+    table = delta.storage(view, delta.ROWS)
+    return exp.Insert(this=table, expression=exp.select("*").from_(table.copy()).where(exp.false()))
 
 
 def as_stored(apply: Apply, layout: log.Layout, born: exp.Expr, names: SparkNames) -> exp.Query:

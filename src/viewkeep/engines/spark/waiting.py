@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,17 +16,14 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from viewkeep.engines.spark.dialect import to_sql
-from viewkeep.engines.spark.names import local_frame, temporary
-from viewkeep.errors import ConcurrentRefresh
+from viewkeep.engines.spark.names import LOCAL_ROWS, local_frame, temporary
 from viewkeep.idiff import log
 from viewkeep.store import delta
 
 # Seconds that reading through entries costs more than reading rows: once, and for each entry.
 READING, READING_ENTRY = 0.25, 5e-6
 # Seconds that folding takes, before it was measured: once, and for each row of the table, which is searched.
-FOLDING, FOLDING_ROW = 2.0, 3e-7
-# So many entries are kept as local data, and no more wait.
-MOST = 100_000
+FOLDING, FOLDING_ROW = 5.0, 2e-6
 
 
 @dataclass(frozen=True)
@@ -66,18 +63,16 @@ class WaitingDiffs:
             self._keep(view, target, state.version(target), entries)
         return exp.table_(name, quoted=True)
 
-    def added(self, view: str, target: str, before: delta.State, version: int, stored: Any) -> int:
-        """What a refresh has stored, rows and entries, is committed as this version; how many wait now."""
+    def added(self, view: str, target: str, before: delta.State, version: int, stored: Any) -> None:
+        """What a refresh has stored, rows and entries, is committed as this version."""
         new = stored.filter(pc.is_valid(stored.column(log.IDS)))
         known = self._known.get((view, target))
-        waited = before.waits(target).entries
         if known is not None and known.version == before.version(target):
             self._keep(
                 view, target, version, pa.concat_tables([known.entries, new], promote_options="default")
             )
-        elif not waited:
+        elif not before.waits(target).entries:
             self._keep(view, target, version, new)
-        return waited + int(new.num_rows)
 
     def _keep(self, view: str, target: str, version: int, entries: Any) -> None:
         # what one query knows never to be null, another does not
@@ -106,7 +101,7 @@ class WaitingDiffs:
         return [
             target
             for target, waiting in state.waiting.items()
-            if waiting.entries > MOST
+            if waiting.entries > LOCAL_ROWS  # no more are kept at hand
             or (waiting.debt >= FOLDING and waiting.debt >= self._price(view, target))
         ]
 
@@ -129,18 +124,13 @@ class WaitingDiffs:
         changes = log.to_fold(
             layout, born, delta.storage(view, target, version), self.entries(view, target, state)
         )
-        left = {name: waiting for name, waiting in state.waiting.items() if name != target}
-        folded = replace(state, waiting=left)
+        folded = state.waits_for(target, delta.NOTHING_WAITS)
         said = folded.metadata(None) if target == delta.ROWS else delta.FOLDED
         statement = to_sql(log.fold(layout, stored, changes, brings_rows=False))
-        done = delta.commit(self._session, delta.storage_name(view, target), version + 1, said, statement)
-        if done is None:
-            raise ConcurrentRefresh(f"a refresh of {view} came first", hint="refresh again")
+        _, made = delta.commit(self._session, view, target, version, said, statement)
         self._known.pop((view, target), None)
         self._seconds[view, target] = time.perf_counter() - started
-        if target == delta.ROWS:
-            return replace(folded, rows=done[1])
-        return replace(folded, caches={**folded.caches, target: done[1]})
+        return folded.moved(target, made)
 
 
 def _counting(view: str, target: str) -> exp.Select:
