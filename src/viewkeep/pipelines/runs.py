@@ -89,6 +89,11 @@ def _opened(vk: Connection, spec_path: str | Path | None) -> Iterator[_Project]:
         raise Unsupported(
             f"pipelines are Spark's, and this warehouse is on {engine.name}", hint="use --at spark:DIR"
         )
+    if not hasattr(engine.session, "newSession"):
+        raise Unsupported(
+            "pipelines run in classic sessions, and this is one of Spark Connect",
+            hint="open it without remote(), or use --at spark:DIR",
+        )
     spec = load_spec(Path(spec_path) if spec_path is not None else find_spec(Path.cwd()))
     _check_database(engine.session, spec)
     settings = _settings(engine.session, spec)

@@ -56,7 +56,7 @@ def local_builder(warehouse: Path | str) -> Any:
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.sql.warehouse.dir", str(warehouse))
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.shuffle.partitions", "16")  # of which adaptive plans make fewer where rows are few
         .config("spark.databricks.delta.snapshotPartitions", "2")
         # on a local disk it starts a thread for each page that is read
         .config("spark.hadoop.parquet.hadoop.vectored.io.enabled", "false")
