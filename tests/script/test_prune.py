@@ -11,7 +11,7 @@ from viewkeep.algebra.expressions import column
 from viewkeep.algebra.nodes import Column, Item, Join, Node, OuterJoin, Project, Scan, Select, walk
 from viewkeep.algebra.script_nodes import LeftJoin, Ref, SemiJoin, Stored, Union
 from viewkeep.algebra.types import BIGINT, INT, STRING, parse
-from viewkeep.script.prune import MOST_VALUES, one_of, pruned
+from viewkeep.script.prune import MOST_VALUES, one_of, pruned, reads_little
 
 K, X = Column("k", INT, nullable=False), Column("x", INT)
 D = Column("d", INT)
@@ -102,3 +102,13 @@ def test_values_are_written_without_loss() -> None:
     quoted = one_of(column("k"), STRING, frozenset({"it's\\"}))
     assert quoted is not None
     assert quoted.sql("spark") == r"`k` IN ('it\'s\\')"
+
+
+def test_little_is_read_where_values_of_caches_are_named_and_nothing_else_is_read() -> None:
+    looked_up = pruned(Join(CACHE, DIFF, equal("k", "d")), known(d={3}))
+    assert reads_little(looked_up, {"cache_1"})
+    assert not reads_little(looked_up, set()), "its rows are in no order"
+    assert reads_little(DIFF, set())
+    assert not reads_little(Join(CACHE, DIFF, equal("k", "d")), {"cache_1"}), "no value is named"
+    base = pruned(Join(TABLE, DIFF, equal("k", "d")), known(d={3}))
+    assert not reads_little(base, {"cache_1"}), "no one knows in which order a base table is"

@@ -8,7 +8,7 @@ so it may stop at any operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -49,13 +49,14 @@ def one_of(value: Expr, kind: Type, values: frozenset[Any]) -> Expr | None:
     return parts[0] if len(parts) == 1 else exp.Or(this=parts[0], expression=parts[1])
 
 
-def reads_little(query: Node) -> bool:
-    """Whether a query that was narrowed reads some values of targets, which are stored for that, at most."""
+def reads_little(query: Node, findable: Collection[str]) -> bool:
+    """Whether a query that was narrowed reads, of all that is stored, some values at most, and these of targets
+    in which they can be found."""
     if isinstance(query, Select) and isinstance(query.input, Stored) and query.predicate.find(exp.In):
-        return True
+        return query.input.target in findable
     if isinstance(query, (Scan, Stored)):
         return False
-    return all(reads_little(node) for node in query.inputs)
+    return all(reads_little(node, findable) for node in query.inputs)
 
 
 def _narrowed(node: Node, wanted: _Wanted, values: Values) -> Node:

@@ -42,8 +42,9 @@ from viewkeep.store import delta
 
 # seconds that a statement takes however little it reads: planning it, and Delta's commit
 STATEMENT = 0.3
-# Rows that are looked for by a column are stored in its order and in small pages: Parquet knows the least and
-# the largest value of each page, and reads the pages that may have what is looked for.
+# Rows that are looked for by a column are stored in its order, and those of caches in small pages: Parquet
+# knows the least and the largest value of each page, and reads the pages that may have what is looked for.
+# To read all of them takes longer then, which no one does with a cache; the rows of a view are for reading.
 SMALL_PAGES = {"parquet.page.row.count.limit": "200"}
 # OPTIMIZE packs only small files together: what refreshes have appended, not the rows as they were filled
 PACKING = {"spark.databricks.delta.optimize.minFileSize": str(16 * 1024 * 1024)}
@@ -98,7 +99,7 @@ class Keeper:
                 writer = writer.tableProperty(delta.SHOWN_PROPERTY, shown_sql(view, compiled))
                 writer = writer.tableProperty(delta.ID_PROPERTY, str(uuid.uuid4()))
             told = state.metadata(report) if is_view else ""
-            with delta.settings(self.session, _pages(by)), delta.creating(self.session, told):
+            with delta.settings(self.session, _pages(target.name, by)), delta.creating(self.session, told):
                 (writer.createOrReplace if replacing else writer.create)()
             state = state.moved(target.name, delta.last_version(self.session))
         self._remember(view, state)
@@ -226,7 +227,7 @@ class Keeper:
             self._fold(view, compiled, targets, progress)
             for target in targets:
                 progress(f"packing the files of {target} of {view.name}")
-                pages = _pages(self._looked_for_by(view, compiled, target))
+                pages = _pages(target, self._looked_for_by(view, compiled, target))
                 with delta.settings(self.session, {**PACKING, **pages}):
                     self.session.sql(f"OPTIMIZE {to_sql(delta.storage(view.name, target))}").collect()
             self.forget(view)
@@ -299,8 +300,8 @@ class Keeper:
         return self._tables.properties(delta.storage(view.name, delta.ROWS)) or {}
 
 
-def _pages(by: str | None) -> Mapping[str, str]:
-    return SMALL_PAGES if by is not None else {}
+def _pages(target: str, by: str | None) -> Mapping[str, str]:
+    return SMALL_PAGES if by is not None and target != delta.ROWS else {}
 
 
 def shown_query(view: View, compiled: Compiled, version: int | None = None) -> exp.Select:

@@ -295,7 +295,8 @@ class Refresher:
     def _interpreting(self, run: _Run, name: str, queries: Sequence[Node]) -> Iterator[None]:
         """Queries of few rows, by what they read, are not compiled in the block."""
         key = (run.view.name, name)
-        few = len(run.local) == len(run.sizes) and key not in self._long and all(map(reads_little, queries))
+        few = len(run.local) == len(run.sizes) and key not in self._long
+        few = few and all(reads_little(query, run.state.caches) for query in queries)
         started = time.perf_counter()
         with delta.settings(self._session, INTERPRETED if few else {}):
             yield
