@@ -36,7 +36,6 @@ def run(*, as_json: bool = True, **more: Any) -> int:
         "methods": None,
         "diffs": ["5"],
         "repeat": 2,
-        "waiting": 0,
         "json": as_json,
         "at": "",
         "data": None,

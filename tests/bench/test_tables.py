@@ -24,7 +24,6 @@ def test_results_become_a_table(
         methods=None,
         diffs=["5"],
         repeat=1,
-        waiting=0,
         json=False,
         at="",
         data=None,

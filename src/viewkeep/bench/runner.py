@@ -40,11 +40,11 @@ def run(
     methods: Sequence[str] | None,
     diffs: Sequence[str] | None,
     repeat: int,
-    waiting: int,
     json: bool,
     at: str | None,
     data: str | None,
     output: Console,
+    waiting: int = 0,
 ) -> int:
     """Measures and reports; the exit status, which is 1 where the methods do not agree, or where no view can
     be made."""

@@ -50,8 +50,8 @@ def one_of(value: Expr, kind: Type, values: frozenset[Any]) -> Expr | None:
 
 
 def reads_little(query: Node, findable: Collection[str]) -> bool:
-    """Whether a query that was narrowed reads, of all that is stored, some values at most, and these of targets
-    in which they can be found."""
+    """Whether a query that was narrowed reads, of all that is stored, some values at most, and these of
+    targets in which they can be found."""
     if isinstance(query, Select) and isinstance(query.input, Stored) and query.predicate.find(exp.In):
         return query.input.target in findable
     if isinstance(query, (Scan, Stored)):
