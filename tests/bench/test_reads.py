@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from viewkeep.bench.devices import Devices
 from viewkeep.bench.methods import METHODS
 from viewkeep.bench.reads import HEADINGS, cells, measure_reads
 from viewkeep.cli.output import Console
-from viewkeep.store import delta
 
 SCALE = 0.0001
 
@@ -19,10 +19,10 @@ SCALE = 0.0001
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_views_are_read_while_diffs_wait_and_when_they_are_folded_in(
-    spark_engine: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch
+    spark_engine: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     vk, devices = spark_engine, Devices(SCALE)
-    for _, statement in devices.load("spark", None):  # type: ignore[arg-type]
+    for _, statement in devices.load("spark", tmp_path):
         vk.sql(statement)
     methods = [METHODS["spark"][name](vk, devices, "spj") for name in ("id", "recompute")]
     for method in methods:
@@ -32,7 +32,8 @@ def test_views_are_read_while_diffs_wait_and_when_they_are_folded_in(
 
     def watched(text: str) -> Any:
         if "spj_id" in text:
-            waited.append(delta.shown_state(vk.engine._session, "spj_id").waits("rows").entries)  # type: ignore[attr-defined]
+            stored = "SELECT COUNT(*) FROM viewkeep.spj_id__rows WHERE `:ids` IS NOT NULL"
+            waited.append(spark.sql(stored).collect()[0][0])
         return sql(text)
 
     monkeypatch.setattr(vk, "sql", watched)

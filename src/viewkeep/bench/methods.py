@@ -168,9 +168,10 @@ def _difference(ask: Callable[[str], Sequence[Any]], query: str, relation: str) 
     """How a relation differs from a query over the tables as they are now, if it does."""
     kept, wanted = f"SELECT * FROM {relation}", f"SELECT * FROM ({query}) AS wanted"
     rows, wanted_rows, missing = (
-        ask(f"SELECT COUNT(*) AS n FROM ({relation}) AS counted")[0][0]
-        for relation in (kept, wanted, f"{wanted} EXCEPT ALL {kept}")
+        ask(f"SELECT COUNT(*) AS n FROM ({text}) AS counted")[0][0]
+        for text in (kept, wanted, f"{wanted} EXCEPT ALL {kept}")
     )
+    # what is not missing is there; whatever else is there is too much
     unexpected = rows - (wanted_rows - missing)
     return f"{missing:,} rows missing, {unexpected:,} unexpected" if missing or unexpected else ""
 
