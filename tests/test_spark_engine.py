@@ -245,3 +245,13 @@ def test_a_local_warehouse_outlives_the_process_and_has_one_owner(tmp_path: Path
         held = run("status", "--at", where, "--json")
     assert held.returncode == 1
     assert json.loads(held.stdout.splitlines()[0])["code"] == "warehouse_held"
+
+
+def test_zero_and_minus_zero_are_one_key(vk: viewkeep.Connection, spark: Any) -> None:
+    """They are equal, though their hashes differ."""
+    spark.sql("CREATE TABLE odd (d DOUBLE, x INT) USING delta").collect()
+    spark.sql("INSERT INTO odd VALUES (0.0D, 1), (-0.0D, 2), (1.0D, 3)").collect()
+    with pytest.raises(DuplicateKey, match="more than once"):
+        vk.sql("ALTER TABLE odd ADD PRIMARY KEY (d)")
+    spark.sql("DELETE FROM odd WHERE x = 2").collect()
+    vk.sql("ALTER TABLE odd ADD PRIMARY KEY (d)")
