@@ -1,0 +1,78 @@
+"""Values of a variable as 64-bit integers, which is what kernels compare and hash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from viewkeep.errors import TypeMismatch
+
+NULL = np.iinfo(np.int64).min
+Ints = npt.NDArray[np.int64]
+
+
+class Coder:
+    """The values of one variable. Integers stand for themselves; of others each gets the next number."""
+
+    def __init__(self, variable: str, *, numbered: bool = False) -> None:
+        self.variable = variable
+        self.kind = "numbered" if numbered else ""
+        self.values: list[Any] = []
+        self._codes: dict[Any, int] = {}
+
+    @property
+    def is_numbered(self) -> bool:
+        return self.kind == "numbered"
+
+    def encode(self, column: pa.Array | pa.ChunkedArray) -> Ints:
+        """The column as integers, NULL as the least of all."""
+        kind = "int" if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type) else "numbered"
+        if not self.kind:
+            self.kind = kind
+        if self.kind == "int":
+            if kind != "int":
+                raise TypeMismatch(
+                    f"{self.variable} has integers in one table and {column.type} in another",
+                    hint="cast one of the columns",
+                )
+            column = column.cast(pa.int64())
+            if column.null_count:
+                column = column.fill_null(int(NULL))
+            return np.ascontiguousarray(column.to_numpy(), dtype=np.int64)
+        encoded = pa.chunked_array([column] if isinstance(column, pa.Array) else column.chunks, column.type)
+        encoded = encoded.combine_chunks().dictionary_encode()
+        codes = np.array([self._code(v) for v in encoded.dictionary.to_pylist()], dtype=np.int64)
+        found: Ints = np.full(len(encoded), NULL, dtype=np.int64)
+        valid = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
+        found[valid] = codes[encoded.indices.drop_null().to_numpy()]
+        return found
+
+    def _code(self, value: Any) -> int:
+        code = self._codes.get(value)
+        if code is None:
+            code = self._codes[value] = len(self.values)
+            self.values.append(value)
+        return code
+
+    def decode(self, codes: Ints) -> list[Any]:
+        """The values again."""
+        if self.kind == "int":
+            return [None if code == NULL else int(code) for code in codes]
+        return [None if code == NULL else self.values[code] for code in codes]
+
+    def numbers(self) -> npt.NDArray[np.float64]:
+        """The numbered values as doubles, by number; NaN where one is no number."""
+        found = [
+            float(v) if isinstance(v, (int, float)) or hasattr(v, "as_tuple") else np.nan for v in self.values
+        ]
+        return np.array(found or [0.0], dtype=np.float64)
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": self.kind, "values": pa.array(self.values) if self.values else None}
+
+    def restore(self, kind: str, values: list[Any]) -> None:
+        self.kind, self.values = kind, values
+        self._codes = {value: code for code, value in enumerate(values)}

@@ -1,0 +1,57 @@
+"""Generated kernels as a module on disk, where Numba keeps what it has compiled beside the source."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+Kernel = Callable[..., Any]
+
+
+def cache_folder() -> Path:
+    """Where kernels are kept: $VIEWKEEP_CACHE, else the user's cache folder."""
+    named = os.environ.get("VIEWKEEP_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viewkeep"
+
+
+def interpreted(source: str) -> ModuleType:
+    """The module of a source text without a compiler: the same kernels, slow, for a look inside and for
+    views that see few rows."""
+    module = ModuleType("kernels")
+
+    def as_it_is(**_: object) -> Callable[[Kernel], Kernel]:
+        return lambda function: function
+
+    plain = source.replace("from numba import njit\n", "")
+    module.__dict__["njit"] = as_it_is
+    exec(compile(plain, "<kernels>", "exec"), module.__dict__)
+    return module
+
+
+def loaded(source: str) -> ModuleType:
+    """The module of a source text, compiled. The same text is compiled once, whatever process asks for it."""
+    name = f"kernels_{hashlib.sha256(source.encode()).hexdigest()[:24]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    folder = cache_folder() / "kernels"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.py"
+    if not path.exists():
+        passing = folder / f"{name}.{os.getpid()}.tmp"
+        passing.write_text(source)
+        passing.replace(path)  # another process may write the same at the same time
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,411 @@
+"""A view tree kept in memory by compiled kernels, for rings whose payloads are rows of numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from viewkeep.errors import TypeMismatch, UnknownColumn, Unsupported
+from viewkeep.fivm.compiled import spaces
+from viewkeep.fivm.compiled.coder import NULL, Coder
+from viewkeep.fivm.compiled.program import Program, Space
+from viewkeep.fivm.compiled.rings import Cofactor, Ring
+from viewkeep.fivm.compiled.triggers import Stage, Trigger, triggers
+from viewkeep.fivm.query import Relation
+from viewkeep.fivm.tree import View, ViewTree, view_tree
+
+# rows that go through the kernels at once; what is gathered of them has to stay in the processor's caches
+CHUNK = 4096
+# values past this are refused: products of sums of them would leave the range of doubles
+LARGEST = 1e70
+Columns = Any
+"""A pyarrow Table or RecordBatch, or a mapping from names to arrays."""
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Cofactors:
+    """The regression aggregates of a training set: how many rows, the sum of each column, and the matrix of
+    sums of products."""
+
+    count: float
+    columns: tuple[str, ...]
+    sums: Array
+    matrix: Array
+
+
+class CompiledRuntime:
+    """The views of a tree, as arrays. `update` takes inserted and deleted rows of a table as columns."""
+
+    def __init__(self, tree: ViewTree, ring: Ring, *, interpret: bool = False) -> None:
+        unknown = [v for v in ring.lifted if v not in tree.query.bound]
+        if unknown:
+            raise UnknownColumn(
+                f"{unknown[0]} is no variable that the view sums over",
+                hint=f"there are: {', '.join(tree.query.bound)}",
+            )
+        self.tree = tree
+        self.ring = ring
+        self.program = Program(tree, ring)
+        self._interpret = interpret
+        self._triggers = triggers(self.program, interpret)
+        self._number = np.int64 if ring.exact else np.float64
+        self.state: spaces.State = {}
+        self._by_space: dict[int, list[str]] = {}
+        categories = ring.categories if isinstance(ring, Cofactor) else {}
+        self.coders = {v: Coder(v, numbered=v in categories) for v in tree.query.variables}
+        self._start()
+
+    def _start(self) -> None:
+        program, state = self.program, self.state
+        for space in program.spaces.values():
+            spaces.start(state, space)
+            self._by_space[space.number] = []
+        for source, number in program.stored.items():
+            self._array(f"p{number}", program.space(source), self._number, program.width(source))
+        for view, number in program.views.items():
+            if program.is_gathered(view):
+                self._array(f"m{number}", program.space(view), np.int32, fill=-1)
+                state[f"d{number}"] = np.empty(CHUNK, np.int64)
+                state[f"b{number}"] = np.empty((CHUNK, program.width(view)), self._number)
+        for (_, indicator), number in program.indicators.items():
+            whole = program.spaces[frozenset(indicator.relation.schema)]
+            self._array(f"q{number}", whole, self._number)
+            self._array(f"e{number}", program.space(indicator), np.int64)
+            self._array(f"fm{number}", program.space(indicator), np.int32, fill=-1)
+            for name, kind in (("f", np.int64), ("fo", np.int64), ("fw", self._number)):
+                state[f"{name}{number}"] = np.empty(CHUNK, kind)
+        for trigger in self._triggers.values():
+            for _, stages in trigger.ways:
+                for stage in stages:
+                    for name, width in stage.scratch.items():
+                        state[name] = np.empty(width, self._number)
+        for variable in self.ring.lifted:
+            number = program.number(variable)
+            state[f"lut{number}"] = np.zeros(1)
+            state[f"coded{number}"] = np.zeros(1, np.int64)
+
+    def _array(self, name: str, space: Space, kind: Any, width: int = 0, fill: int = 0) -> None:
+        """An array by the numbers of a space, which grows with it."""
+        shape = (spaces.SMALL, width) if width else (spaces.SMALL,)
+        self.state[name] = np.full(shape, fill, kind)
+        self._by_space[space.number].append(name)
+
+    def compile(self) -> float:
+        """Compiles all kernels now rather than when each is first needed; the seconds it took."""
+        started = time.perf_counter()
+        for trigger in self._triggers.values():
+            none = {v: np.empty(0, np.int64) for v in trigger.relation.schema}
+            self.state |= self._prepared(trigger, {trigger.relation.column(v): none[v] for v in none}, 1)[0]
+            for flip, stages in trigger.ways:
+                if flip is not None:
+                    flip.run(*[self.state[name] for name in flip.parameters], 0, 0)
+                for stage in stages:
+                    arrays = [self.state[name] for name in stage.parameters]
+                    stage.run(*arrays, 0, 0, CHUNK, np.zeros(1, np.int64), np.zeros(1, np.int64))
+        return time.perf_counter() - started
+
+    # --- updates ---
+
+    def load(self, tables: Mapping[str, Columns]) -> None:
+        """The rows that tables begin with, also of those that do not change afterwards."""
+        frozen = {r.source for r in self.tree.query.relations if r.name not in self.tree.updatable}
+        if frozen.isdisjoint(tables):
+            for table, columns in tables.items():
+                self.update(table, columns)
+            return
+        indicators = any(view.indicators for view in self.tree.views())
+        whole = view_tree(self.tree.order, indicators=indicators)
+        loader = CompiledRuntime(whole, self.ring, interpret=self._interpret)
+        loader.load(tables)
+        self._take_over(loader)
+
+    def _take_over(self, other: CompiledRuntime) -> None:
+        """What another runtime for the same query holds, as far as this one stores it."""
+        mine, theirs = self.program, other.program
+        self.coders = other.coders
+        kept: spaces.State = {}
+        for space in mine.spaces.values():
+            named = [(f"p{n}", f"p{theirs.stored[s]}", s.keys) for s, n in mine.stored.items()]
+            for (view, i), n in mine.indicators.items():
+                m = theirs.indicators[view, i]
+                named += [(f"q{n}", f"q{m}", i.relation.schema), (f"e{n}", f"e{m}", i.keys)]
+            named = [one for one in named if set(one[2]) == set(space.variables)]
+            source = theirs.spaces[frozenset(space.variables)].number
+            count = int(other.state[f"n{source}"][0])
+            kept[f"k{space.number}"] = other.state[f"k{source}"][:count]
+            kept |= {ours: other.state[name][:count] for ours, name, _ in named}
+        self.take(kept)
+
+    def update(self, table: str, columns: Columns, times: Any = 1) -> None:
+        """Inserts rows of a table (`times` 1), deletes them (-1), or either, a number for each row."""
+        relations = self.tree.query.of_table(table)
+        frozen = next((r.name for r in relations if r.name not in self.tree.updatable), None)
+        if frozen is not None:
+            raise Unsupported(
+                f"{table} is not updatable in this view",
+                hint="name it among the updatable tables when the view is made",
+            )
+        changed = [self._triggers[relation.name] for relation in relations]
+        prepared = [self._prepared(trigger, columns, times) for trigger in changed]
+        self._compact_if_full()
+        with np.errstate(over="ignore"):  # hashes wrap around, and so do integers that are taken back
+            for trigger, (inputs, count) in zip(changed, prepared, strict=True):
+                self._apply(trigger, inputs, count)
+
+    def _apply(self, relation: Trigger, inputs: spaces.State, count: int) -> None:
+        self.state |= inputs
+        for at in range(0, count, CHUNK):
+            bad = self._chunk(relation, at, min(at + CHUNK, count))
+            if bad:
+                # integers wrap around, and so the same rows with the other sign undo them exactly
+                self.state["w"] = -self.state["w"]
+                for back in range(0, at + CHUNK, CHUNK):
+                    self._chunk(relation, back, min(back + CHUNK, count))
+                raise TypeMismatch(
+                    f"a sum over {relation.relation.name} does not fit into 64 bits; nothing was changed",
+                    hint="sum doubles, or smaller numbers",
+                )
+
+    def _chunk(self, trigger: Trigger, start: int, stop: int) -> bool:
+        """One run of rows through all ways of a relation's updates; whether an integer overflowed."""
+        bad = np.zeros(1, np.int64)
+        if trigger.stored is not None:
+            self._reserve(trigger.stored, stop - start)
+        for flip, stages in trigger.ways:
+            if flip is None:
+                self._run(stages, 0, start, stop, bad)
+                continue
+            for space in flip.spaces:
+                self._reserve(space, stop - start)
+            flipped = flip.run(*[self.state[name] for name in flip.parameters], start, stop)
+            self._run(stages, 0, 0, flipped, bad)
+        return bool(bad[0])
+
+    def _run(self, stages: Sequence[Stage], at: int, start: int, stop: int, bad: Array) -> None:
+        """A stage over what came in, and the further ones over what it gathered. A stage that makes many rows
+        of one is stopped when there is no more room, and goes on after the others."""
+        stage, state = stages[at], self.state
+        need = np.zeros(1, np.int64)
+        room = CHUNK
+        while start < stop:
+            self._reserve(stage.space, room if stage.fans_out else stop - start)
+            if room > CHUNK and state[f"d{stage.number}"].shape[0] < room:
+                state[f"d{stage.number}"] = np.empty(room, np.int64)
+                state[f"b{stage.number}"] = np.empty((room, stage.width), self._number)
+            arrays = [state[name] for name in stage.parameters]
+            reached, gathered = stage.run(*arrays, start, stop, room, need, bad)
+            if reached == start:
+                room = int(need[0])
+                continue
+            if gathered and at + 1 < len(stages):
+                self._run(stages, at + 1, 0, gathered, bad)
+            start = reached
+
+    def compact(self) -> int:
+        """Drops the keys of which nothing is left; how many. A key space that is full does it by itself."""
+        return sum(self._compact(space) for space in self.program.spaces.values() if space.variables)
+
+    def _compact(self, space: Space) -> int:
+        count = int(self.state[f"n{space.number}"][0])
+        live = np.zeros(count, bool)
+        for name in self._by_space[space.number]:
+            if name[0] in "pqe":
+                array = self.state[name][:count]
+                live |= array.any(axis=1) if array.ndim > 1 else array != 0
+        gone = count - int(live.sum())
+        if gone:
+            spaces.compact(self.state, space, live, self._by_space[space.number])
+        return gone
+
+    def _compact_if_full(self) -> None:
+        """Before arrays are doubled: may be that half of their keys are gone."""
+        for space in self.program.spaces.values():
+            room = self.state[f"k{space.number}"].shape[0]
+            if room > CHUNK and self.state[f"n{space.number}"][0] + CHUNK > room:
+                self._compact(space)
+
+    def _reserve(self, space: Space, extra: int) -> None:
+        if space.variables:
+            spaces.reserve(self.state, space, extra, self._by_space[space.number])
+
+    # --- what comes in ---
+
+    def _prepared(self, trigger: Trigger, columns: Columns, times: Any) -> tuple[spaces.State, int]:
+        """The columns of a batch as kernels take them: keys as integers (`C`), lifted values as numbers
+        (`L`), and how often each row is there (`w`). Rows with a NULL that joins nothing count nothing."""
+        relation, keys, lifts = trigger.relation, trigger.keys, trigger.lifts
+        count = _length(columns)
+        weights = np.empty(count, self._number)
+        weights[:] = times
+        codes = np.empty((count, len(keys)), np.int64)
+        numbers = np.empty((count, len(lifts)), self._number)
+        for i, v in enumerate(keys):
+            self._encode(v, _column(columns, relation, v), codes[:, i], weights)
+        for i, v in enumerate(lifts):
+            self._convert(v, _column(columns, relation, v), numbers[:, i], weights)
+        if not self.ring.exact and numbers.size and not np.abs(numbers).max() <= LARGEST:  # NaN is not either
+            largest = np.abs(numbers).max(axis=0)
+            raise _no_number(next(v for v, x in zip(lifts, largest, strict=True) if not x <= LARGEST))
+        return {"C": codes, "L": numbers, "w": weights}, count
+
+    def _encode(self, variable: str, column: Any, codes: Array, weights: Array) -> None:
+        """A key, or a category."""
+        coder = self.coders[variable]
+        if isinstance(column, np.ndarray) and column.dtype.kind in "iub" and coder.kind in ("", "int"):
+            coder.kind = "int"
+            codes[:] = column
+        else:
+            codes[:] = coder.encode(column if isinstance(column, pa.Array) else pa.array(column))
+            lifted = variable in self.ring.lifted
+            if lifted or sum(variable in r.schema for r in self.tree.query.relations) > 1:
+                weights[codes == NULL] = 0
+            if lifted:
+                self._lift_keys(variable)
+
+    def _lift_keys(self, variable: str) -> None:
+        """Looks at a key that is lifted too: a category for which there must be room, or a number."""
+        coder = self.coders[variable]
+        room = self.ring.categories.get(variable) if isinstance(self.ring, Cofactor) else None
+        if room is not None:
+            if len(coder.values) > room:
+                raise TypeMismatch(
+                    f"{variable} has more than {room} categories",
+                    hint="make room for more when the view is made",
+                )
+        elif coder.is_numbered:
+            if self.ring.exact:
+                raise TypeMismatch(
+                    f"{variable} is not of integers, and the ring takes integers", hint="cast it"
+                )
+            numbers = coder.numbers()
+            if not np.abs(numbers).max() <= LARGEST:
+                raise _no_number(variable)
+            self.state[f"lut{self.program.number(variable)}"] = numbers
+            self.state[f"coded{self.program.number(variable)}"] = np.ones(1, np.int64)
+
+    def _convert(self, variable: str, column: Any, numbers: Array, weights: Array) -> None:
+        """A lifted column as numbers."""
+        if isinstance(column, np.ndarray) and column.dtype.kind in ("iub" if self.ring.exact else "iubf"):
+            numbers[:] = column
+            return
+        if not isinstance(column, pa.Array):
+            column = pa.array(column)
+        of = pa.types
+        fits = of.is_integer(column.type) or of.is_boolean(column.type) or of.is_null(column.type)
+        if not self.ring.exact:
+            fits = fits or of.is_floating(column.type) or of.is_decimal(column.type)
+        if not fits:
+            wanted = "integers" if self.ring.exact else "numbers"
+            raise TypeMismatch(f"{variable} is {column.type}, and the ring takes {wanted}", hint="cast it")
+        column = column.cast(pa.int64() if self.ring.exact else pa.float64())
+        if column.null_count:
+            weights[column.is_null().to_numpy(zero_copy_only=False)] = 0
+            column = column.fill_null(0)
+        numbers[:] = column.to_numpy()
+
+    # --- what comes out ---
+
+    def payloads(self, view: View | None = None) -> tuple[list[list[Any]], Array]:
+        """The keys of a stored view, a list for each of its key columns, and its payloads; of the root unless
+        said otherwise. Keys whose payload is all zero are left out."""
+        view = view or self.tree.root
+        space = self.program.space(view)
+        count = int(self.state[f"n{space.number}"][0])
+        payload = self.state[f"p{self.program.stored[view]}"][:count]
+        there = np.any(payload != 0, axis=1)
+        keys = self.state[f"k{space.number}"][:count][there]
+        columns = [self.coders[v].decode(keys[:, space.variables.index(v)]) for v in view.keys]
+        return columns, payload[there]
+
+    def result(self) -> dict[tuple[Any, ...], Array]:
+        """The root view: a row of numbers for each key."""
+        keys, payloads = self.payloads()
+        rows = zip(*keys, strict=True) if keys else (() for _ in payloads)
+        return {tuple(key): row for key, row in zip(rows, payloads, strict=True)}
+
+    def cofactors(self, key: tuple[Any, ...] = ()) -> Cofactors:
+        """Count, sums and sums of products of the columns, for one key of the root view."""
+        assert isinstance(self.ring, Cofactor)
+        layout = self.program.layouts[self.tree.root]
+        row = self.result().get(key, np.zeros(layout.width))
+        size = layout.size
+        matrix = np.zeros((size, size))
+        for i, one in enumerate(layout.elements):
+            for k, other in enumerate(layout.elements):
+                place = layout.places.get(frozenset([one, other]))
+                if place is not None:
+                    matrix[i, k] = row[place]
+                elif i == k:  # a category, whose square is itself
+                    matrix[i, i] = row[1 + i]
+        names = tuple(
+            f"{v}={self.coders[v].values[k]}" if v in self.ring.categories else v
+            for v, k in layout.elements
+            if v not in self.ring.categories or k < len(self.coders[v].values)
+        )
+        there = [
+            i
+            for i, (v, k) in enumerate(layout.elements)
+            if v not in self.ring.categories or k < len(self.coders[v].values)
+        ]
+        return Cofactors(float(row[0]), names, row[1 : 1 + size][there], matrix[np.ix_(there, there)])
+
+    def kept(self) -> spaces.State:
+        """What a snapshot keeps: keys and payloads, without room to grow and without what they determine."""
+        self.compact()
+        kept = {}
+        for space in self.program.spaces.values():
+            count = int(self.state[f"n{space.number}"][0])
+            kept[f"k{space.number}"] = self.state[f"k{space.number}"][:count]
+            kept |= {n: self.state[n][:count] for n in self._by_space[space.number] if n[0] in "pqe"}
+        return kept
+
+    def take(self, kept: Mapping[str, Array]) -> None:
+        """What a snapshot kept, into a runtime that is empty."""
+        for space in self.program.spaces.values():
+            count = len(kept[f"k{space.number}"])
+            self._reserve(space, count)
+            for name in (f"k{space.number}", *self._by_space[space.number]):
+                if name in kept:
+                    self.state[name][:count] = kept[name]
+            if space.variables:
+                live = np.ones(count, bool)
+                spaces.compact(self.state, space, live, self._by_space[space.number])
+        for variable in self.ring.lifted:
+            if self.coders[variable].values:
+                self._lift_keys(variable)
+
+    def memory(self) -> int:
+        """The bytes of all arrays."""
+        return sum(array.nbytes for array in self.state.values())
+
+
+def _no_number(variable: str) -> TypeMismatch:
+    return TypeMismatch(
+        f"{variable} has a value that is not finite, or larger than {LARGEST:g}; nothing was changed",
+        hint="leave such rows out, or scale the column",
+    )
+
+
+def _length(columns: Columns) -> int:
+    if isinstance(columns, Mapping):
+        return len(next(iter(columns.values()))) if columns else 0
+    return int(columns.num_rows)
+
+
+def _column(columns: Columns, relation: Relation, variable: str) -> Any:
+    """A column of a batch as an Arrow array."""
+    name = relation.column(variable) if relation.columns else variable
+    try:
+        column = columns[name] if isinstance(columns, Mapping) else columns.column(name)
+    except KeyError as problem:
+        raise UnknownColumn(
+            f"the batch for {relation.source} has no column {name}",
+            hint=f"it needs {', '.join(relation.schema)}",
+        ) from problem
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
