@@ -19,6 +19,7 @@ $(INSTALLED): pyproject.toml
 
 setup: $(INSTALLED) ## install everything: packages, Java, Delta Lake (quick when done)
 	@scripts/setup_java.sh
+	@scripts/setup_postgres.sh
 	@$(BIN)/python scripts/fetch_delta.py
 
 demo: setup ## the main job on local Spark

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from hypothesis import given, seed
 
-from viewkeep.engines.duckdb import refresh
+from viewkeep.engines.transactional import refresh
 
 from .backend import independent_cases
 from .grammar import Case, cases

@@ -13,21 +13,18 @@ from sqlglot import exp
 from viewkeep.algebra.expressions import disjunction, same
 from viewkeep.catalog.models import Table
 from viewkeep.engines.duckdb.dialect import to_sql
+from viewkeep.engines.transactional.merging import expanded
 from viewkeep.errors import Unsupported
 from viewkeep.idiff.net import SEQ, SIGN
+from viewkeep.store.places import Places, base_table
 
-SCHEMA = "viewkeep"
+PLACES = Places()
 _SOURCE = exp.table_("viewkeep:source", quoted=True)
 _TAKEN = exp.table_("viewkeep:taken", quoted=True)
 _BROUGHT = "viewkeep_brought"
 # aliases that no column has: in a subquery b.k would be taken for a field of a column b
 _BASE, _OTHER = "viewkeep_base", "viewkeep_other"
 _ROW, _ACTION = ":row", "merge_action"
-
-
-def log_table(table: str) -> exp.Table:
-    """Where the log of a base table is kept."""
-    return exp.table_(f"log:{table.lower()}", db=SCHEMA, quoted=True)
 
 
 def create_log(con: Any, table: Table) -> None:
@@ -37,14 +34,8 @@ def create_log(con: Any, table: Table) -> None:
         exp.alias_(exp.cast(exp.Literal.number(0), "TINYINT"), SIGN, quoted=True),
         *(_column(c.name) for c in table.columns),
     ).from_(base_table(table.name))
-    create = exp.Create(this=log_table(table.name), kind="TABLE", exists=True, expression=columns.limit(0))
+    create = exp.Create(this=PLACES.log(table.name), kind="TABLE", exists=True, expression=columns.limit(0))
     con.execute(to_sql(create))
-
-
-def base_table(name: str) -> exp.Table:
-    """A base table by the user's name, which may have a schema."""
-    parts = name.split(".")
-    return exp.table_(parts[-1], db=parts[-2] if len(parts) > 1 else None, quoted=True)
 
 
 def run_captured(con: Any, tree: exp.Expr, table: Table, seq: int) -> int:
@@ -205,25 +196,9 @@ def _same_values(source: exp.Expr, table: Table, alias: str) -> exp.Select:
 
 
 def _expanded(con: Any, tree: exp.Merge, table: Table) -> exp.Merge:
-    """UPDATE SET * and INSERT *, Delta's shorthands, with all columns written out, of whatever type."""
-    made = tree.copy()
-    source = made.args["using"].alias or made.args["using"].name
+    """The statement without shorthands; they mean all columns, of whatever type."""
     listed = con.execute("SELECT name FROM pragma_table_info(?)", [to_sql(base_table(table.name))]).fetchall()
-    names = [name for (name,) in listed]
-    for when in made.args["whens"].expressions:
-        then = when.args["then"]
-        if isinstance(then, exp.Update) and any(isinstance(e, exp.Star) for e in then.expressions):
-            sets = [exp.EQ(this=_column(n), expression=_column(n, source)) for n in names]
-            when.set("then", exp.Update(expressions=sets))
-        elif isinstance(then, exp.Insert) and isinstance(then.this, exp.Star):
-            columns = exp.Tuple(expressions=[_column(n) for n in names])
-            values = exp.Tuple(expressions=[_column(n, source) for n in names])
-            when.set("then", exp.Insert(this=columns, expression=values))
-        elif isinstance(then, exp.Update):
-            for assignment in then.expressions:  # DuckDB wants SET x = ..., not SET t.x = ...
-                if isinstance(assignment.this, exp.Column):
-                    assignment.set("this", exp.Column(this=assignment.this.this.copy()))
-    return made
+    return expanded(tree, [name for (name,) in listed])
 
 
 def _take(con: Any, table: Table, alias: str | None, where: exp.Where | None) -> None:
@@ -258,7 +233,7 @@ def _append(con: Any, table: Table, seq: int, sign: int, rows: exp.Expr) -> None
     ).from_(rows)
     identifiers = [exp.to_identifier(n, quoted=True) for n in names]
     insert = exp.Insert(
-        this=exp.Schema(this=log_table(table.name), expressions=identifiers), expression=query
+        this=exp.Schema(this=PLACES.log(table.name), expressions=identifiers), expression=query
     )
     con.execute(to_sql(insert))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from viewkeep.catalog.models import View
 from viewkeep.chooser import ALONE, SMALL_TABLES, Choice, Facts, Kept, Past, choose
 from viewkeep.engines.report import Counts, total
 from viewkeep.passes.compiler import Compiled
+from viewkeep.script.accesses import estimated
 from viewkeep.script.cost import Sizes, rows_of_plan, rows_read
 from viewkeep.script.model import Script
 
@@ -22,12 +24,16 @@ def weigh(
     overhead: float,
     past: Callable[[], Sequence[Past]],
     kept: Kept = ALONE,
+    netting: float = 0.0,
+    uncounted: bool = False,
 ) -> Choice:
     """The choice for one refresh. Nothing is estimated, and the past is not asked for, where the policy or
     the size of the tables settles it."""
     rows = sum(sizes.tables.values())
-    known = partial(Facts, total(counts), rows, kept=kept)
+    known = partial(Facts, total(counts), rows, kept=kept, netting=netting, uncounted=uncounted)
     if view.policy != "auto" or rows < SMALL_TABLES:
         return choose(view.policy, known(0, 0, 0, ()))
-    reads = rows_of_plan(compiled.plan, sizes), rows_read(script, sizes)
-    return choose(view.policy, known(*reads, overhead, past()))
+    reads = rows_of_plan(compiled.plan, sizes), estimated(script, sizes, total(counts))
+    scans = rows_read(script, replace(sizes, is_looked_up=lambda leaf, column: False))
+    facts = known(*reads, overhead, past(), script_scans=scans, looked_up=sizes.looked_up)
+    return choose(view.policy, facts)

@@ -10,12 +10,16 @@ from viewkeep.algebra.expressions import Expr, column
 from viewkeep.algebra.nodes import Node
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.passes.compiler import Compiled
+from viewkeep.passes.reduce_groups import reduce_groups
 from viewkeep.rules.context import Target
 from viewkeep.script.render import Names, Renderer
 
 
 def fill_queries(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp.Query]]:
     """Each target with the query that fills it, in an order in which later ones read earlier ones."""
+    if len(compiled.placement.targets) == 1:
+        yield from fill_view(compiled, names)
+        return
     filled: dict[Node, Stored] = {}
     for target in compiled.placement.targets:
         query = Renderer(names).query(_over(target.node, filled))
@@ -27,7 +31,7 @@ def fill_view(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp.Qu
     """The view itself with the query that fills it from base tables alone."""
     for target in compiled.placement.targets:
         if target.role == "view":
-            yield target, Renderer(names).query(target.node)
+            yield target, Renderer(names).query(reduce_groups(target.node))
 
 
 def _over(node: Node, filled: dict[Node, Stored]) -> Node:

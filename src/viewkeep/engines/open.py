@@ -7,7 +7,7 @@ from typing import Any
 from viewkeep.engines.contract import Engine
 from viewkeep.errors import EngineError, Unavailable
 
-_FORMS = 'a SparkSession, "spark:DIR", or "duckdb:FILE"'
+_FORMS = 'a SparkSession, "spark:DIR", "duckdb:FILE", or "postgresql://USER@HOST/DATABASE"'
 
 
 def open_engine(where: Any) -> Engine:
@@ -24,6 +24,11 @@ def open_engine(where: Any) -> Engine:
         from viewkeep.engines.spark.local import open_local
 
         return open_local(rest)
+    if colon and kind in ("postgresql", "postgres"):
+        _need_pg8000()
+        from viewkeep.engines.postgres.engine import PostgresEngine
+
+        return PostgresEngine(where)
     raise EngineError(f"viewkeep cannot connect to {where!r}", hint=f"give {_FORMS}")
 
 
@@ -40,3 +45,10 @@ def _need_pyspark() -> None:
         import pyspark  # noqa: F401
     except ImportError as problem:
         raise Unavailable("PySpark is not installed", hint='pip install "viewkeep[spark]"') from problem
+
+
+def _need_pg8000() -> None:
+    try:
+        import pg8000  # noqa: F401
+    except ImportError as problem:
+        raise Unavailable("pg8000 is not installed", hint='pip install "viewkeep[postgres]"') from problem

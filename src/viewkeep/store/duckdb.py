@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from viewkeep.capture.duckdb import SCHEMA, base_table, create_log, log_table
+from viewkeep.capture.duckdb import PLACES, create_log
 from viewkeep.catalog.models import FORMAT, Table, View
 from viewkeep.chooser import Past
 from viewkeep.engines.duckdb.dialect import to_sql
@@ -72,6 +72,10 @@ class Log:
         viewkeep made it may not be known."""
         return after < min(self.upto, self.numbers.get(f"log:{table.lower()}", self.upto))
 
+    def waiting_at(self, after: int) -> list[View]:
+        """The views that show the log up to a statement."""
+        return [e.view for e in self.entries if e.watermark == after]
+
     def is_bare(self, view: View) -> bool:
         """Whether a view is without its caches."""
         return bool(self.numbers.get(f"bare:{view.name.lower()}"))
@@ -90,38 +94,6 @@ class Log:
         """The last statement that every view that reads the table shows."""
         readers = (e for e in self.entries if any(t.name == table for t in e.view.tables))
         return min((e.watermark for e in readers), default=0)
-
-
-def target_table(view: str, target: str) -> exp.Table:
-    """Where a target of a view is stored."""
-    return exp.table_(f"view:{view.lower()}:{target}", db=SCHEMA, quoted=True)
-
-
-def drop_target(view: str, target: str) -> exp.Drop:
-    """The statement that drops a target, if it is there."""
-    return exp.Drop(tables=[target_table(view, target)], kind="TABLE", exists=True)
-
-
-def index_on(view: str, target: str, column: str) -> exp.Create:
-    """The statement that makes an index on one column of a target."""
-    name = exp.to_identifier(f"view:{view.lower()}:{target}:{column}", quoted=True)
-    key = exp.Ordered(this=exp.Column(this=exp.to_identifier(column, quoted=True)))
-    params = exp.IndexParameters(columns=[key])
-    index = exp.Index(this=name, table=target_table(view, target), params=params)
-    return exp.Create(this=index, kind="INDEX")
-
-
-def base_index(table: str, column: str) -> exp.Create:
-    """The statement that makes an index on one column of a base table, unless it is there."""
-    key = exp.Ordered(this=exp.Column(this=exp.to_identifier(column, quoted=True)))
-    params = exp.IndexParameters(columns=[key])
-    name = exp.to_identifier(_base_index_name(table, column), quoted=True)
-    index = exp.Index(this=name, table=base_table(table), params=params)
-    return exp.Create(this=index, kind="INDEX", exists=True)
-
-
-def _base_index_name(table: str, column: str) -> str:
-    return f"viewkeep:{table.lower()}:{column.lower()}"
 
 
 class Store:
@@ -175,10 +147,9 @@ class Store:
     # --- views ---
 
     def entries(self) -> list[Entry]:
-        rows = self.con.execute(
-            "SELECT doc, watermark, refreshed FROM viewkeep.views ORDER BY position"
-        ).fetchall()
-        return [Entry(View.from_json(doc), mark, when) for doc, mark, when in rows]
+        rows = self.con.execute("SELECT doc, watermark, refreshed, position FROM viewkeep.views").fetchall()
+        rows = sorted(rows, key=lambda row: row[3])  # for which DuckDB takes longer than for all the rest
+        return [Entry(View.from_json(doc), mark, when) for doc, mark, when, _ in rows]
 
     def add_view(self, view: View, watermark: int) -> None:
         self.con.execute(
@@ -220,8 +191,8 @@ class Store:
         """Notes a refresh."""
         past = self._noted(done.view)
         if done.strategy != "none":
-            # without what it shares with other views: it is no part of either way
-            seconds = done.seconds - done.phases.get("net", 0)
+            # without what it shares with other views, and without making the script, which is done once
+            seconds = done.seconds - done.phases.get("net", 0) - done.phases.get("plan", 0)
             past.append(Past(done.strategy, done.changes_in, seconds, done.statements))
         self.con.execute(
             "INSERT INTO viewkeep.history VALUES (?, now()::TIMESTAMP, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -288,7 +259,7 @@ class Store:
                 definition = exp.ColumnDef(
                     this=exp.to_identifier(column.name, quoted=True), kind=column.type.sql()
                 )
-                alter = exp.Alter(this=log_table(table.name), kind="TABLE", actions=[definition])
+                alter = exp.Alter(this=PLACES.log(table.name), kind="TABLE", actions=[definition])
                 self.con.execute(to_sql(alter))
 
     def logged(self, table: Table) -> Table:
@@ -298,17 +269,17 @@ class Store:
 
     def _log_columns(self, table: str) -> list[str]:
         rows = self.con.execute(
-            "SELECT name FROM pragma_table_info(?)", [to_sql(log_table(table))]
+            "SELECT name FROM pragma_table_info(?)", [to_sql(PLACES.log(table))]
         ).fetchall()
         return [name for (name,) in rows]
 
     def stop_log(self, table: str) -> None:
         """No view reads the table any more: neither its log nor indexes on it are of use."""
-        self.con.execute(to_sql(exp.Drop(tables=[log_table(table)], kind="TABLE", exists=True)))
+        self.con.execute(to_sql(exp.Drop(tables=[PLACES.log(table)], kind="TABLE", exists=True)))
         indexes = self.con.execute(
             "SELECT schema_name, index_name FROM duckdb_indexes() "
             "WHERE database_name = current_database() AND starts_with(index_name, ?)",
-            [_base_index_name(table, "")],
+            [PLACES.base_index_name(table, "")],
         ).fetchall()
         for schema, name in indexes:
             index = exp.table_(name, db=schema, quoted=True)
@@ -317,7 +288,7 @@ class Store:
     def trim_log(self, table: str, upto: int) -> None:
         """Forgets events that every view that reads the table has seen."""
         seen = exp.LTE(this=_seq(), expression=exp.Literal.number(upto))
-        self.con.execute(to_sql(exp.Delete(this=log_table(table), where=exp.Where(this=seen))))
+        self.con.execute(to_sql(exp.Delete(this=PLACES.log(table), where=exp.Where(this=seen))))
 
     # --- tables ---
 

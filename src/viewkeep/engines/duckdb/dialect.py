@@ -15,6 +15,8 @@ def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
 
 
 def _translate(node: exp.Expr) -> exp.Expr:
+    if not isinstance(node, (exp.Anonymous, exp.DataType, exp.Div)):  # most are none of these
+        return node
     if isinstance(node, exp.DataType) and node.this in (
         exp.DataType.Type.TIMESTAMPTZ,
         exp.DataType.Type.TIMESTAMPLTZ,

@@ -6,23 +6,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.capture.duckdb import base_table, run_captured, run_plain
+from viewkeep.capture.duckdb import PLACES, run_captured, run_plain
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing, silent
+from viewkeep.engines.duckdb.database import DuckDBDatabase, events_after
 from viewkeep.engines.duckdb.dialect import to_sql
-from viewkeep.engines.duckdb.names import AsOf, DuckDBNames
-from viewkeep.engines.duckdb.netting import waiting_rows
-from viewkeep.engines.duckdb.refresh import Refresher
 from viewkeep.engines.duckdb.session import Session
 from viewkeep.engines.initial import shown
-from viewkeep.engines.report import check_tables, refreshed, verification
+from viewkeep.engines.report import check_tables, refreshed
+from viewkeep.engines.transactional.netting import waiting_rows
+from viewkeep.engines.transactional.refresh import Refresher
 from viewkeep.errors import (
     AlreadyExists,
     CorruptCatalog,
@@ -38,17 +38,25 @@ from viewkeep.errors import (
 from viewkeep.frontend.functions import UserFunction
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
-from viewkeep.script.plan import Statements, statements
-from viewkeep.script.render import Renderer
-from viewkeep.store.duckdb import Store, drop_target
+from viewkeep.store.duckdb import Log, Store
+from viewkeep.store.places import base_table
 
+# how much of the log is kept that every view has seen: to delete after each refresh would cost each of them
+SEEN_STATEMENTS, SEEN_ROWS = 64, 10_000
 # information_schema has both, but takes three times as long to ask
-_TABLE_NAMED = """SELECT schema_name, table_name FROM duckdb_tables()
-                  WHERE database_name = current_database() AND lower(table_name) = lower(?)
-                  AND lower(schema_name) = lower(?)"""
-_VIEW_NAMED = """SELECT schema_name, view_name FROM duckdb_views()
-                 WHERE database_name = current_database() AND lower(view_name) = lower(?)
-                 AND lower(schema_name) = lower(?)"""
+_NAMES = """SELECT schema_name, view_name FROM duckdb_views()
+            WHERE database_name = current_database() AND NOT internal
+            UNION ALL SELECT schema_name, table_name FROM duckdb_tables()
+            WHERE database_name = current_database()"""
+
+
+@dataclass
+class _Catalog:
+    """What was found in the catalog, as of one version of it: names by their lower case, and tables."""
+
+    version: int
+    names: dict[tuple[str, str], tuple[str, str]] | None = None
+    tables: dict[str, Table | None] = field(default_factory=dict)
 
 
 class DuckDBEngine:
@@ -75,9 +83,11 @@ class DuckDBEngine:
         except ViewkeepError:
             self._con.close()
             raise
-        self._refresher = Refresher(self._store)
+        self._database = DuckDBDatabase(self._con)
+        self._refresher = Refresher(self._database, self._store)
+        self._trimmed: dict[str, int] = {}
         self._checked_at: dict[str, int] = {}
-        self._qualified: tuple[int, dict[str, str]] = (-1, {})
+        self._catalog = _Catalog(-1)
 
     def close(self) -> None:
         self._con.close()
@@ -93,36 +103,43 @@ class DuckDBEngine:
                 with suppress(duckdb.TransactionException):  # a COMMIT that failed may have ended it
                     self._con.execute("ROLLBACK")
                 self._refresher.forget()
+                self._trimmed.clear()
                 raise
 
     # --- base tables ---
 
+    def _known(self) -> _Catalog:
+        """Asked for once after each change of the catalog: nobody else can change it while the file is open
+        here."""
+        if self._catalog.version != self._con.catalog_version:
+            self._catalog = _Catalog(self._con.catalog_version)
+        return self._catalog
+
     def qualify(self, name: str) -> str:
         """The name as the catalog has it: R, r and main.r may be one table."""
-        if self._qualified[0] != self._con.catalog_version:
-            self._qualified = (self._con.catalog_version, {})
-        known = self._qualified[1]
-        if name not in known:
-            known[name] = self._qualify(name)
-        return known[name]
-
-    def _qualify(self, name: str) -> str:
-        parts = name.split(".")
-        schema = parts[-2] if len(parts) > 1 else "main"
-        found = None
-        for named in (_TABLE_NAMED, _VIEW_NAMED):
-            with self._lock:
-                found = found or self._con.execute(named, [parts[-1], schema]).fetchone()
+        with self._lock:
+            known = self._known()
+            if known.names is None:
+                rows = self._con.execute(_NAMES).fetchall()
+                known.names = {(schema.lower(), one.lower()): (schema, one) for schema, one in rows}
+        parts = name.lower().split(".")
+        found = known.names.get((parts[-2] if len(parts) > 1 else "main", parts[-1]))
         if found is None:
             return name
-        return str(found[1]) if found[0] == "main" else f"{found[0]}.{found[1]}"
+        return found[1] if found[0] == "main" else ".".join(found)
 
     def find_table(self, name: str) -> Table | None:
+        with self._lock:
+            known = self._known().tables
+            if name not in known:
+                known[name] = self._find_table(name)
+            return known[name]
+
+    def _find_table(self, name: str) -> Table | None:
         try:
-            with self._lock:
-                found = self._con.execute(
-                    'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', [name]
-                ).fetchall()
+            found = self._con.execute(
+                'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', [name]
+            ).fetchall()
         except duckdb.CatalogException:
             return None
         columns, refused, key = [], {}, []
@@ -134,8 +151,7 @@ class DuckDBEngine:
             columns.append(TableColumn(column_name, kind, not required))
             if in_key:
                 key.append(column_name)
-        with self._lock:
-            doc = self._store.table_doc(name)
+        doc = self._store.table_doc(name)
         return Table(name, tuple(columns), tuple(key), doc.foreign_keys if doc else (), refused)
 
     def create_table(self, tree: exp.Create, table: Table) -> None:
@@ -292,7 +308,7 @@ class DuckDBEngine:
             raise AlreadyExists(
                 f"{view.name} exists already", hint="DROP MATERIALIZED VIEW or DROP TABLE it first"
             )
-        names = DuckDBNames(view.name, view.tables)
+        names = self._refresher.names(view)
         started = time.perf_counter()
         with self._transaction():
             try:
@@ -332,7 +348,7 @@ class DuckDBEngine:
     def _drop(self, view: View, compiled: Compiled) -> None:
         self._con.execute(to_sql(exp.Drop(tables=[base_table(view.name)], kind="VIEW", exists=True)))
         for target in compiled.placement.targets:
-            self._con.execute(to_sql(drop_target(view.name, target.name)))
+            self._con.execute(to_sql(PLACES.drop_target(view.name, target.name)))
         self._store.remove_view(view.name)
         self._refresher.forget()
         for table_ in view.tables:
@@ -363,11 +379,20 @@ class DuckDBEngine:
         for view, compiled in views:
             done.append(self._refresher.refresh(view, compiled, full, log, progress))
             log = log.moved(view)
-        self._refresher.trim([view for view, _ in views], log)
+        self._trim([view for view, _ in views], log)
         return done
 
+    def _trim(self, views: Sequence[View], log: Log) -> None:
+        """Forgets the events of the views' tables that every view has seen, when they are worth it."""
+        for table in sorted({table.name for view in views for table in view.tables}):
+            seen, trimmed = log.seen_by_all(table), self._trimmed.get(table, 0)
+            rows = self._refresher.rows_seen.get(table, 0)
+            if seen - trimmed >= SEEN_STATEMENTS or (seen > trimmed and rows >= SEEN_ROWS):
+                self._store.trim_log(table, seen)
+                self._trimmed[table], self._refresher.rows_seen[table] = seen, 0
+
     def _check_tables(self, views: Sequence[View]) -> None:
-        """Once after each change of the catalog: nobody else can change it while the file is open here."""
+        """Once after each change of the catalog."""
         for view in views:
             if self._checked_at.get(view.name) != self._con.catalog_version:
                 check_tables(view, self.find_table)
@@ -381,21 +406,8 @@ class DuckDBEngine:
     def verify(self, view: View, compiled: Compiled) -> Verification:
         check_tables(view, self.find_table)
         with self._transaction():
-            whole = tuple(self._store.logged(self.find_table(x.name) or x) for x in view.tables)
-            names = DuckDBNames(view.name, whole)
-            log = self._store.log()
-            # the query as the user wrote it may name columns that the maintained plan has pruned
-            after = log.watermark(view.name)
-            present, _ = self._refresher.nets.of(replace(view, tables=whole), names, log, after)
-            changed = frozenset(name for name, kinds in present.items() if kinds)
-            recomputed = Renderer(AsOf(names, changed)).query(compiled.to_verify())
-            return verification(
-                view.name,
-                compiled,
-                exp.select("*").from_(base_table(view.name)),
-                recomputed,
-                lambda query: self._con.execute(to_sql(query)).fetchall(),
-            )
+            whole = [self._store.logged(self.find_table(x.name) or x) for x in view.tables]
+            return self._refresher.verify(view, compiled, whole, self._store.log())
 
     def standing(self, view: View, compiled: Compiled) -> Standing:
         with self._lock:
@@ -405,7 +417,11 @@ class DuckDBEngine:
         entry = next(e for e in self._store.entries() if e.view.name == view.name)
         count = exp.select(exp.Count(this=exp.Star())).from_(base_table(view.name))
         rows = int(self._con.execute(to_sql(count)).fetchone()[0])
-        pending = sum(waiting_rows(self._con, table, entry.watermark) for table in view.tables)
+        after = exp.Literal.number(entry.watermark)
+        pending = sum(
+            self._database.run(to_sql(waiting_rows(table, events_after(table.name, after))))
+            for table in view.tables
+        )
         versions = {table.name: entry.watermark for table in view.tables}
         return Standing(rows, pending, entry.refreshed, versions)
 
@@ -418,14 +434,7 @@ class DuckDBEngine:
         return to_sql(tree, pretty)
 
     def explain(self, view: View, compiled: Compiled) -> list[tuple[str, str]]:
-        names = DuckDBNames(view.name, view.tables)
-        made: Statements = statements(compiled.script(compiled.everything()), names)
-        steps = [(f"compute {c.name}", to_sql(c.query, pretty=True)) for c in made.computes]
-        steps += [
-            (f"apply {c.source} to {c.target.role} {c.target.name}", to_sql(c.statement, pretty=True))
-            for c in made.changes
-        ]
-        return steps
+        return self._refresher.explain(view, compiled, lambda tree: to_sql(tree, pretty=True))
 
 
 def _parse_type(name: str) -> t.Type | None:

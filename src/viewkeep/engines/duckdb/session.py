@@ -20,6 +20,9 @@ _LEAVES_CATALOG = ("SELECT ", "INSERT ", "UPDATE ", "DELETE ", "BEGIN", "COMMIT"
                    "CREATE OR REPLACE TEMPORARY TABLE ", 'CREATE OR REPLACE TABLE "viewkeep".',
                    'DROP TABLE IF EXISTS "viewkeep".', "CREATE INDEX ")  # fmt: skip
 
+# a join with more rows than these scans the other side, which is then faster
+LOOKED_UP = 1000
+
 
 class Rows:
     """A finished result."""
@@ -43,7 +46,7 @@ class Session:
     def __init__(self, path: str) -> None:
         self._con = duckdb.connect(path)
         # a join with so few rows looks them up in the other side's index, where there is one
-        self._con.execute("SET dynamic_or_filter_threshold = 1000")
+        self._con.execute(f"SET dynamic_or_filter_threshold = {LOOKED_UP}")
         # a transaction that failed answers nothing: settings are not asked for in it
         self._settings = self._con.cursor()
         self._lock = threading.RLock()
