@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from viewkeep.bench import methods, runner
+from viewkeep.capture.duckdb import PLACES
 from viewkeep.cli.output import Console
 from viewkeep.errors import Unsupported
-from viewkeep.store.duckdb import target_table
 
 FIELDS = {
     "bench",
@@ -124,7 +124,7 @@ def test_a_view_that_differs_from_its_query_fails(
     def spoiled(self: methods.Maintained) -> None:
         refresh(self)
         con = self._vk.engine._con  # type: ignore[attr-defined]
-        con.execute(f"DELETE FROM {target_table(self.relation, 'rows').sql('duckdb')} WHERE rowid = 0")
+        con.execute(f"DELETE FROM {PLACES.target(self.relation, 'rows').sql('duckdb')} WHERE rowid = 0")
 
     monkeypatch.setattr(methods.Maintained, "refresh", spoiled)
     assert run(views=["spj"]) == 1

@@ -11,8 +11,18 @@ from typing import Any
 
 from viewkeep.connection import Connection
 
-_PACKAGES = ("viewkeep", "duckdb", "pyspark", "pyarrow", "sqlglot")
+_PACKAGES = ("viewkeep", "duckdb", "pyspark", "pyarrow", "sqlglot", "pg8000")
 _DUCKDB_SETTINGS = ("threads", "memory_limit")
+_POSTGRES_SETTINGS = (
+    "server_version",
+    "shared_buffers",
+    "work_mem",
+    "effective_cache_size",
+    "fsync",
+    "synchronous_commit",
+    "max_parallel_workers_per_gather",
+    "random_page_cost",
+)
 _SPARK_SETTINGS = (
     "spark.master",
     "spark.driver.memory",
@@ -46,6 +56,9 @@ def settings(vk: Connection) -> dict[str, str]:
     if vk.engine.name == "spark":
         session = vk.engine._user  # type: ignore[attr-defined]
         return {name: str(session.conf.get(name, None)) for name in _SPARK_SETTINGS}
+    if vk.engine.name == "postgres":
+        ask = vk.engine._session.rows  # type: ignore[attr-defined]
+        return {name: str(ask("SELECT current_setting($1)", name)[0][0]) for name in _POSTGRES_SETTINGS}
     con = vk.engine._con  # type: ignore[attr-defined]
     return {
         name: str(con.execute("SELECT current_setting(?)", [name]).fetchone()[0]) for name in _DUCKDB_SETTINGS

@@ -192,13 +192,34 @@ def write(name: str, document: Mapping[str, Any]) -> Path | None:
     return path
 
 
+def read(name: str) -> dict[str, Any] | None:
+    """Results that were kept."""
+    path = RESULTS / f"{name}.json"
+    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return found
+
+
 def _compact(document: Mapping[str, Any]) -> str:
     """JSON with one line for each measurement and each median, so that a diff of two runs can be read."""
-    parts = []
-    for key, value in document.items():
-        if isinstance(value, list) and value:
-            lines = ",\n".join(f"    {json.dumps(item)}" for item in value)
-            parts.append(f'  "{key}": [\n{lines}\n  ]')
-        else:
-            parts.append(f'  "{key}": {json.dumps(value)}')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    return f"{_lines(document, '')}\n"
+
+
+def _lines(value: Any, indent: str) -> str:
+    inner = f"{indent}  "
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        lines = ",\n".join(f"{inner}{json.dumps(item)}" for item in value)
+        return f"[\n{lines}\n{indent}]"
+    if isinstance(value, Mapping) and any(isinstance(one, list | Mapping) for one in value.values()):
+        # what is not made of lists of objects is one line: a machine, say
+        if indent and not any(isinstance(one, Mapping | list) and _is_long(one) for one in value.values()):
+            return json.dumps(value)
+        lines = ",\n".join(f'{inner}"{key}": {_lines(one, inner)}' for key, one in value.items())
+        return f"{{\n{lines}\n{indent}}}"
+    return json.dumps(value)
+
+
+def _is_long(value: Any) -> bool:
+    inside = value.values() if isinstance(value, Mapping) else value
+    if isinstance(value, list):
+        return bool(value) and isinstance(value[0], dict)
+    return any(_is_long(one) for one in inside if isinstance(one, Mapping | list))

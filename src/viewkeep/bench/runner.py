@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,21 @@ from viewkeep.bench.devices import Devices
 from viewkeep.bench.machine import load_average, machine, settings
 from viewkeep.bench.meter import metered
 from viewkeep.bench.methods import METHODS, Method, chosen, methods_of
+from viewkeep.bench.paper_measure import (
+    KNOWN,
+    Plan,
+    Warehouse,
+    check_figures,
+    measure,
+    medians,
+    models,
+    times,
+)
+from viewkeep.bench.paper_report import page
 from viewkeep.bench.reads import HEADINGS, cells, measure_reads
+from viewkeep.bench.server import TUNED, private_server
+from viewkeep.bench.settle import settle
+from viewkeep.bench.social import Social
 from viewkeep.bench.tpch import TPCH
 from viewkeep.bench.workload import Size, Workload, size_of
 from viewkeep.cli.address import address
@@ -27,6 +41,7 @@ from viewkeep.errors import Unsupported, ViewkeepError
 WORKLOADS: Mapping[str, Callable[[float], Workload]] = {
     "devices": Devices,
     "devices-int": lambda scale: Devices(scale, integer_keys=True),
+    "social": Social,
     "tpch": TPCH,
 }
 
@@ -90,10 +105,107 @@ def run(
     return 0
 
 
+def run_paper(
+    *,
+    engine: str,
+    scale: float,
+    figures: Sequence[str] | None,
+    repeat: int,
+    cold: int,
+    json: bool,
+    output: Console,
+) -> int:
+    """The paper's experiments; the exit status, which is 1 where the methods do not agree. The results of a
+    figure take the place of those that it had; others stay as they are."""
+    asked = list(dict.fromkeys(figures or KNOWN))
+    check_figures(asked)
+    if cold and engine != "postgres":
+        raise Unsupported(
+            f"what {engine} holds in memory cannot be emptied", hint="leave out --cold, or use postgres"
+        )
+    document: dict[str, Any] = {"bench": "paper", "engine": engine, "figures": {}}
+    name = f"paper-{engine}"
+    if (kept := report.read(name)) is not None:
+        document["figures"] |= kept["figures"]
+    for figure in asked:
+        about = machine()
+
+        @contextmanager
+        def opened(about: dict[str, Any] = about) -> Iterator[Warehouse]:
+            with _warehouse(engine, output) as warehouse:
+                about["settings"] = settings(warehouse.vk)
+                yield warehouse
+
+        measurements, wrong = measure(figure, scale, Plan(repeat, cold), opened, output)
+        about["load_average_after"] = load_average()
+        if json:
+            for one in measurements:
+                output.json(one)
+        rows = medians(measurements)
+        _show_figure(figure, engine, rows, output)
+        if wrong:
+            output.error(
+                "the methods do not agree, so the figures mean nothing", hint="see above which differ"
+            )
+            return 1
+        how = {"scale": scale, "repeat": repeat, "cold": cold, "machine": about}
+        document["figures"][figure] = {**how, "medians": rows, "measurements": measurements}
+        path = report.write(name, document)
+        if path is not None:
+            path.with_suffix(".html").write_text(page(document), encoding="utf-8")
+            output.line(
+                f"\nwritten to {path}, and as a page to {path.with_suffix('.html').name}", style="dim"
+            )
+    return 0
+
+
+def _show_figure(figure: str, engine: str, rows: list[dict[str, Any]], output: Console) -> None:
+    model = models(rows)
+    for state in ("cold", "warm"):
+        found = times(rows, state)
+        if not found:
+            continue
+        names = list(dict.fromkeys(r["method"] for r in rows if state in r))
+        lines = []
+        for value, taken in found.items():
+            own = {r["method"]: r[state] for r in rows if r["value"] == value and state in r}
+            line = [f"{value:,}" if isinstance(value, int) else str(value)]
+            line += [f"{own[n]['seconds']:.4f} ({taken[n]:.1f}x)" if n in own else "" for n in names]
+            if value in model:
+                made = model[value]
+                line += [f"{n:.2f}" for n in (made.a, made.p, made.g, made.k)] + [f"{made.speedup:.1f}x"]
+            lines.append(line)
+        output.line()
+        title = f"figure {figure} on {engine}, {state}: seconds, and times as long as id"
+        heads = ["a", "p", "g", "k", "predicted"] if model else []
+        output.table(title, [rows[0]["parameter"], *names, *heads], lines)
+
+
 def _sizes(workload: Workload, asked: Sequence[str] | None) -> list[Size]:
     """What was asked for, or what the workload is about; of two that come to as many rows, the first."""
     sizes = [size_of(text, workload.changeable) for text in asked or workload.sizes]
     return list({size.rows: size for size in reversed(sizes)}.values())[::-1]
+
+
+@contextmanager
+def _warehouse(engine: str, output: Console) -> Iterator[Warehouse]:
+    """A warehouse for one experiment, which can be emptied from memory if it is a server of our own."""
+    with ExitStack() as stack:
+        if engine != "postgres":
+            vk, _ = stack.enter_context(_opened(engine, None, None, output))
+            yield Warehouse(vk)
+            return
+        with output.step("starting a PostgreSQL server"):
+            server = stack.enter_context(private_server(TUNED))
+        vk, _ = stack.enter_context(_opened(engine, server.address(), None, output))
+
+        def chill() -> None:
+            server.chill()
+            vk.engine._session.reconnect()  # type: ignore[attr-defined]
+            # net changes were relations of the old session
+            vk.engine._refresher.nets.forget()  # type: ignore[attr-defined]
+
+        yield Warehouse(vk, chill)
 
 
 @contextmanager
@@ -102,7 +214,12 @@ def _opened(
 ) -> Iterator[tuple[Connection, Path]]:
     """A warehouse of its own, and a folder for the files that it is loaded from: where the user says, or on
     disk for as long as the run takes."""
-    with tempfile.TemporaryDirectory(prefix="viewkeep-bench-", ignore_cleanup_errors=True) as directory:
+    with ExitStack() as stack:
+        folder = tempfile.TemporaryDirectory(prefix="viewkeep-bench-", ignore_cleanup_errors=True)
+        directory = stack.enter_context(folder)
+        if engine == "postgres" and at is None:
+            with output.step("starting a PostgreSQL server"):
+                at = stack.enter_context(private_server(TUNED)).address()
         where = address(engine, str(Path(directory) / "bench.db") if at is None else at)
         with output.step(f"opening {engine}"):
             vk = viewkeep.connect(where)
@@ -119,10 +236,8 @@ def _load(vk: Connection, workload: Workload, folder: Path, output: Console) -> 
     for what, statement in workload.load(vk.engine.name, folder):
         with output.step(what):
             vk.sql(statement)
-    if vk.engine.name == "duckdb":
-        # the loaded rows belong in the file, not in the log that the first timed commit would have to fold in
-        with output.step("writing the tables to the file"):
-            vk.engine._con.execute("CHECKPOINT")  # type: ignore[attr-defined]
+    with output.step("letting the tables settle"):
+        settle(vk)
     return int(vk.sql(f"SELECT COUNT(*) AS n FROM {workload.largest}").rows[0][0])
 
 

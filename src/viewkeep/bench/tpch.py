@@ -37,6 +37,10 @@ class TPCH:
         return {}
 
     @property
+    def recomputes(self) -> Mapping[str, str]:
+        return {}
+
+    @property
     def some_rows(self) -> Mapping[str, str]:
         return {}
 

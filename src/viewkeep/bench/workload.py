@@ -73,6 +73,11 @@ class Workload(Protocol):
         """The hand-written job of each view that has one."""
 
     @property
+    def recomputes(self) -> Mapping[str, str]:
+        """For some views, the query as an engineer writes it who recomputes it on Spark: in the best order of
+        joins, with hints, which Spark does not find by itself."""
+
+    @property
     def some_rows(self) -> Mapping[str, str]:
         """For views that are worth it, a condition that a few of their rows meet, found by their keys."""
 

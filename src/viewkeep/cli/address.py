@@ -5,26 +5,29 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from viewkeep.errors import EngineError, Unavailable
+from viewkeep.errors import EngineError
 
 VARIABLE = "VIEWKEEP_AT"
-_DEFAULTS = {"spark": "./warehouse", "duckdb": ""}
+_DEFAULTS = {"spark": "./warehouse", "duckdb": "", "postgres": "//"}
+_ALIASES = {"postgresql": "postgres"}
 _DUCKDB_SUFFIXES = (".db", ".duckdb")
 
 
 def address(engine: str | None, at: str | None) -> str:
     """The address of the warehouse that the user means.
 
-    --at is a full address (duckdb:shop.db), or a path that --engine reads: a file for duckdb, a directory
-    for spark. Without --at the variable VIEWKEEP_AT says where; without both it is ./warehouse on Spark.
+    --at is a full address (duckdb:shop.db, postgresql://host/shop), or what --engine reads: a file for
+    duckdb, a directory for spark, a database for postgres. Without --at the variable VIEWKEEP_AT says where;
+    without both it is ./warehouse on Spark, and what psql's variables say on PostgreSQL.
     """
-    _refuse_postgres(engine, at)
     if at is None:
         at = _from_environment(engine)
     if at is None:
         engine = engine or "spark"
         return f"{engine}:{_DEFAULTS[engine]}"
     named = _engine_in(at)
+    if named is None and engine == "postgres":
+        return f"postgres:///{at}"
     if named is None:
         return f"{engine or _engine_for_path(at)}:{at}"
     if engine is not None and engine != named:
@@ -40,23 +43,16 @@ def _from_environment(engine: str | None) -> str | None:
     at = os.environ.get(VARIABLE)
     if not at:
         return None
-    _refuse_postgres(None, at)
     named = _engine_in(at)
     return None if engine and named and named != engine else at
 
 
 def _engine_in(at: str) -> str | None:
     kind, colon, _ = at.partition(":")
+    kind = _ALIASES.get(kind, kind)
     return kind if colon and kind in _DEFAULTS else None
 
 
 def _engine_for_path(path: str) -> str:
     """A Spark warehouse is a directory, so a file can only be DuckDB's."""
     return "duckdb" if Path(path).is_file() or path.endswith(_DUCKDB_SUFFIXES) else "spark"
-
-
-def _refuse_postgres(engine: str | None, at: str | None) -> None:
-    if engine == "postgres" or (at or "").startswith(("postgres:", "postgresql:")):
-        raise Unavailable(
-            "viewkeep does not run on PostgreSQL yet", hint="use --engine spark or --engine duckdb"
-        )

@@ -8,11 +8,16 @@ import typer
 
 from viewkeep.cli import options
 from viewkeep.cli.session import Session
-from viewkeep.errors import ViewkeepError
+from viewkeep.errors import Unsupported, ViewkeepError
 
 
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The workload: devices, devices-int or tpch.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="The workload: devices, devices-int, social, tpch, fivm or paper."
+        ),
+    ],
     engine: Annotated[options.EngineName, typer.Option("--engine", help="The engine.")] = "duckdb",
     at: Annotated[
         str | None,
@@ -25,7 +30,7 @@ def bench(
         typer.Option(
             "--scale",
             min=0.0001,
-            help="devices: 1 is 1M parts, 1M devices, 10M devices_parts; "
+            help="devices: 1 is 1M parts, 1M devices, 10M devices_parts; paper: five times that; "
             "tpch: 1 is TPC-H's own, 6M rows of lineitem.",
         ),
     ] = 0.1,
@@ -66,6 +71,22 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--figure",
+            help="Run the experiment of this figure only: 10, 12a, 12b, 12c or 12d; may be repeated (paper).",
+            show_default=False,
+        ),
+    ] = None,
+    cold: Annotated[
+        int,
+        typer.Option(
+            "--cold",
+            min=0,
+            help="So many measurements of each with nothing in memory, too (paper, postgres).",
+        ),
+    ] = 0,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
@@ -78,6 +99,8 @@ def bench(
     viewkeep bench devices --engine spark --scale 1 --method id --method recompute --json
     viewkeep bench tpch --scale 1 --data ~/tpch
     viewkeep bench tpch --view q1 --view q3 --diff 0.1%
+    viewkeep bench paper --engine postgres --figure 12a --scale 0.1
+    viewkeep bench fivm --scale 1 --view housing-cofactor
     ```
     """
     session = Session(json=json, debug=debug)
@@ -85,6 +108,33 @@ def bench(
     def measure() -> int:
         from viewkeep.bench import runner
 
+        of_paper = {"--at": at, "--view": view, "--method": method, "--diff": diff, "--waiting": waiting}
+        others = {"--figure": figure, "--cold": cold} if name != "paper" else {**of_paper, "--data": data}
+        for option, given in others.items():
+            if given:
+                raise Unsupported(f"{option} means nothing to {name}", hint=f"leave out {option}")
+        if name == "fivm":
+            from viewkeep.bench.fivm import run_fivm
+
+            return run_fivm(
+                scale=scale,
+                workloads=view,
+                methods=method,
+                batches=diff,
+                repeat=repeat,
+                json=json,
+                output=session.output,
+            )
+        if name == "paper":
+            return runner.run_paper(
+                engine=engine,
+                scale=scale,
+                figures=figure,
+                repeat=repeat,
+                cold=cold,
+                json=json,
+                output=session.output,
+            )
         return runner.run(
             name,
             engine=engine,

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from viewkeep.errors import ViewkeepError
-from viewkeep.results import Explanation, Refresh, Result, Verification, ViewStatus
+from viewkeep.results import Explanation, Refresh, Regression, Result, Verification, ViewStatus
 
 Form = dict[str, Any]
 
@@ -112,6 +112,22 @@ def of_explanation(explanation: Explanation, steps: bool = False) -> Form:
     if steps:
         form["steps"] = [{"pass": name, "plan": plan} for name, plan in explanation.steps]
     return form
+
+
+def of_regression(view: str, model: Regression, group: Sequence[Any]) -> Form:
+    form: Form = {"kind": "regression", "view": view}
+    if group:
+        form["group"] = [value(v) for v in group]
+    return {
+        **form,
+        "label": model.label,
+        "intercept": value(model.intercept),
+        "coefficients": value(model.coefficients),
+        "count": model.count,
+        "rank": model.rank,
+        "r2": value(model.r2),
+        "rmse": value(model.rmse),
+    }
 
 
 def of_status(status: ViewStatus) -> Form:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from viewkeep import __version__
-from viewkeep.cli import bench, demo, explain, pipelines, refresh, run, status, verify, watch
+from viewkeep.cli import bench, demo, explain, pipelines, refresh, regression, run, status, verify, watch
 
 app = typer.Typer(
     name="viewkeep",
@@ -28,6 +28,7 @@ app.add_typer(pipelines.app, name="pipelines")
 app.command()(status.status)
 app.command()(explain.explain)
 app.command()(verify.verify)
+app.command()(regression.regression)
 app.command()(bench.bench)
 
 

@@ -1,0 +1,182 @@
+"""The experiments of the paper as a page: plots and tables for each figure, in one file without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from viewkeep.bench.paper import FIGURES
+from viewkeep.bench.paper_measure import KNOWN, SOCIAL, crossover, models, times
+
+Row = Mapping[str, Any]
+_NAMES = {
+    "id": "A: ID-based", "tuple": "B: tuple-based", "fixed": "C: DBToaster's views, fixed",
+    "streams": "D: DBToaster's views, streams", "recompute": "recompute",
+}  # fmt: skip
+_STATES = {"cold": "nothing in memory", "warm": "all in memory"}
+# a bar is made of these, from below; what is left are net changes, the plan and the commit
+_PHASES = (("view", "#1f6fb2"), ("caches", "#e08e2b"), ("diff", "#5aa469"), ("other", "#b8b8b8"))
+_WIDTH, _HEIGHT, _LEFT, _BELOW = 860, 300, 60, 46
+_STYLE = (
+    "body{font:15px sans-serif;max-width:64em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
+    "td,th{padding:.2em .6em;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}"
+    "th:first-child{text-align:left}"
+)
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The whole page, from the document that is written as JSON."""
+    engine = escape(document["engine"])
+    figures = document["figures"]
+    parts = [_figure(name, figures[name]) for name in KNOWN if name in figures]
+    key = " ".join(f'<span style="color:{colour}">&#9632;</span> {name}' for name, colour in _PHASES)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>viewkeep on {engine}: the experiments of the idIVM paper</title>"
+        f"<style>{_STYLE}</style></head><body>"
+        f"<h1>The experiments of the idIVM paper, on {engine}</h1>"
+        "<p>What a refresh takes after the change. Plots of figure 12 are in seconds, their bars made of "
+        f"{key}; figure 10 shows how many times as long tuple-based takes. Tables are in milliseconds: the "
+        "median, the least and the most of all rounds; and how many times as long as ID-based.</p>"
+        f"{''.join(parts)}</body></html>\n"
+    )
+
+
+def _figure(figure: str, run: Mapping[str, Any]) -> str:
+    rows = run["medians"]
+    about = "views of a social network" if figure == SOCIAL else FIGURES[figure].about
+    parts = [f"<h2>Figure {figure}: {escape(about)}</h2>"]
+    for state, words in _STATES.items():
+        if any(state in r for r in rows):
+            plot = _speedups(rows, state) if figure == SOCIAL else _bars(rows, state)
+            parts.append(f"<h3>{state.capitalize()}: {words}</h3>{plot}{_table(rows, state)}")
+    if figure == "12a":
+        found = "; ".join(f"{_NAMES[m]}: {crossover(rows, m)}" for m in ("id", "tuple"))
+        parts.append(f"<p>Recomputing is quicker from so many changed prices on: {escape(found)}.</p>")
+    facts = {"scale": run["scale"], "rows in the largest table": f"{max(r['rows'] for r in rows):,}"}
+    facts |= {"rounds, warm and cold": f"{run['repeat']} and {run['cold']}", **run["machine"]}
+    about_it = "".join(f"<li>{escape(str(k))}: {escape(str(v))}</li>" for k, v in facts.items())
+    return "".join(parts) + _model(rows) + f"<details><summary>Machine</summary><ul>{about_it}</ul></details>"
+
+
+def _label(row: Row) -> str:
+    return str(row["value"]) if row["parameter"] == "view" else f"{row['parameter']} = {row['value']:,}"
+
+
+def _methods(rows: Sequence[Row]) -> list[str]:
+    return [name for name in _NAMES if any(r["method"] == name for r in rows)]
+
+
+def _table(rows: Sequence[Row], state: str) -> str:
+    shown = [r for r in rows if state in r]
+    names = _methods(shown)
+    heads = "".join(f"<th>{escape(_NAMES[m])}</th>" for m in names)
+    lines = []
+    for value, taken in times(rows, state).items():
+        own = {r["method"]: r for r in shown if r["value"] == value}
+        cells = "".join(
+            f"<td>{_told(own[m][state])}<br>{taken[m]:.1f}x</td>" if m in own else "<td></td>" for m in names
+        )
+        lines.append(f"<tr><th>{escape(_label(next(iter(own.values()))))}</th>{cells}</tr>")
+    return f"<table><tr><th></th>{heads}</tr>{''.join(lines)}</table>"
+
+
+def _told(found: Mapping[str, Any]) -> str:
+    least, middle, most = (found[name] * 1000 for name in ("least", "seconds", "most"))
+    return f"{middle:,.1f} ({least:,.1f}-{most:,.1f})"
+
+
+def _model(rows: Sequence[Row]) -> str:
+    """Predicted against measured."""
+    found = models(rows)
+    if not found:
+        return ""
+    measured = [times(rows, state, what) for what in ("script", "seconds") for state in _STATES]
+    lines = []
+    for value, made in found.items():
+        label = _label(next(r for r in rows if r["value"] == value))
+        numbers = [f"{n:.2f}" for n in (made.a, made.p, made.g, made.k)] + [f"{made.speedup:.1f}x"]
+        for taken in (one.get(value, {}) for one in measured):
+            numbers.append(f"{taken['tuple']:.1f}x" if "tuple" in taken else "")
+        lines.append(f"<tr><th>{escape(label)}</th>{''.join(f'<td>{n}</td>' for n in numbers)}</tr>")
+    heads = ("a", "p", "g", "k", "predicted", "script, cold", "warm", "whole refresh, cold", "warm")
+    return (
+        "<h3>The cost model: how many times as long tuple-based maintenance takes</h3><table><tr><th></th>"
+        f"{''.join(f'<th>{h}</th>' for h in heads)}</tr>{''.join(lines)}</table>"
+    )
+
+
+# --- plots ---
+
+
+def _bars(rows: Sequence[Row], state: str) -> str:
+    """Bars in groups. Recomputing is left to the table: next to it the others would be lines."""
+    shown = [r for r in rows if r["method"] != "recompute" and state in r]
+    most = max(r[state]["seconds"] for r in shown)
+    values = list(dict.fromkeys(r["value"] for r in shown))
+    group = (_WIDTH - _LEFT) / len(values)
+    bar = group / (len(_methods(shown)) + 1)
+    made = [_axis(most, ".3f")]
+    for n, value in enumerate(values):
+        own = [r for r in shown if r["value"] == value]
+        start = _LEFT + n * group
+        made.append(_text(start + group / 2, _HEIGHT + 36, _label(own[0])))
+        for place, row in enumerate(own):
+            made += _bar(row, state, start + (place + 0.5) * bar, bar * 0.9, most)
+    return _svg(made)
+
+
+def _speedups(rows: Sequence[Row], state: str) -> str:
+    """One bar for each view: how many times as long tuple-based maintenance takes."""
+    found = {value: taken["tuple"] for value, taken in times(rows, state).items()}
+    most = max(found.values())
+    group = (_WIDTH - _LEFT) / len(found)
+    made = [_axis(most, ".1f")]
+    for n, (value, taken) in enumerate(found.items()):
+        x, height = _LEFT + (n + 0.25) * group, taken / most * _HEIGHT * 0.95
+        made.append(_rect(x, _HEIGHT - height, group / 2, height, "#1f6fb2", f"{value}: {taken:.1f}x"))
+        made.append(_text(x + group / 4, _HEIGHT + 18, str(value)))
+        made.append(_text(x + group / 4, _HEIGHT - height - 3, f"{taken:.1f}x"))
+    return _svg(made)
+
+
+def _svg(parts: Sequence[str]) -> str:
+    size = f'viewBox="0 -14 {_WIDTH} {_HEIGHT + _BELOW + 14}" width="100%"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-size="12" role="img">{"".join(parts)}</svg>'
+
+
+def _axis(most: float, form: str) -> str:
+    lines = []
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        y = _HEIGHT * (1 - share * 0.95)
+        lines.append(f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
+        lines.append(
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{format(share * most, form)}</text>'
+        )
+    return "".join(lines)
+
+
+def _bar(row: Row, state: str, x: float, width: float, most: float) -> list[str]:
+    phases, seconds = row[state]["phases"], row[state]["seconds"]
+    known = {name: phases.get(name, 0.0) for name in ("view", "caches", "diff")}
+    known["other"] = max(0.0, seconds - sum(known.values()))
+    made, y = [], float(_HEIGHT)
+    for name, colour in _PHASES:
+        height = known[name] / most * _HEIGHT * 0.95
+        y -= height
+        told = f"{_NAMES[row['method']]}, {name}: {known[name]:.4f} s"
+        made.append(_rect(x, y, width, height, colour, told))
+    made.append(_text(x + width / 2, _HEIGHT + 16, _NAMES[row["method"]][0]))
+    return made
+
+
+def _rect(x: float, y: float, width: float, height: float, colour: str, told: str) -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}">'
+        f"<title>{escape(told)}</title></rect>"
+    )
+
+
+def _text(x: float, y: float, words: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(words)}</text>'
