@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,13 +11,17 @@ import viewkeep
 from viewkeep.algebra import types as t
 from viewkeep.algebra.nodes import Node, Scan, walk
 from viewkeep.algebra.script_nodes import Stored
-from viewkeep.capture.duckdb import log_table
+from viewkeep.capture.duckdb import PLACES
 from viewkeep.catalog.models import ForeignKey, Table, TableColumn
 from viewkeep.frontend.binder import Bound, bind
 from viewkeep.frontend.statements import parse_sql
 from viewkeep.passes.compiler import Compiled, compile_view
 from viewkeep.script.model import Script
-from viewkeep.store.duckdb import target_table
+
+
+def quick_java() -> dict[str, str]:
+    """The environment for a Java process that soon ends: it is not compiled as one that goes on for long."""
+    return {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 class Crash(Exception):
@@ -142,12 +147,12 @@ def con(vk: viewkeep.Connection) -> Any:
 
 def stored_as(view: str, target: str = "rows") -> str:
     """The SQL name of what a view stores."""
-    return target_table(view, target).sql(dialect="duckdb")
+    return PLACES.target(view, target).sql(dialect="duckdb")
 
 
 def log_of(name: str) -> str:
     """The SQL name of a base table's log."""
-    return log_table(name).sql(dialect="duckdb")
+    return PLACES.log(name).sql(dialect="duckdb")
 
 
 def objects(vk: viewkeep.Connection) -> set[tuple[Any, ...]]:

@@ -91,6 +91,7 @@ VIEWS = {
     "minkeyless": "SELECT MIN(b) AS lo, MAX(s) AS hi FROM r",
     "sumdistinct": "SELECT a, COUNT(DISTINCT b) AS n, SUM(DISTINCT b) AS s, AVG(DISTINCT b) AS m FROM r GROUP BY a",
     "filter": "SELECT a, SUM(b) FILTER (WHERE s = 'x') AS x, COUNT(*) FILTER (WHERE b > 5) AS n FROM r GROUP BY a",
+    "cofactor": "SELECT r.s, COFACTOR(r.b, u.c) AS m FROM r JOIN u ON r.a = u.a GROUP BY r.s",
     "stddev": "SELECT a, STDDEV(b) AS sd, VAR_POP(b) AS v, COVAR_POP(b, k) AS c FROM r GROUP BY a",
     "bools": "SELECT a, BOOL_AND(b > 5) AS ba, BOOL_OR(b > 5) AS bo, COUNT_IF(b > 5) AS n FROM r GROUP BY a",
     "median": "SELECT a, MEDIAN(b) AS m FROM r GROUP BY a",
@@ -312,6 +313,7 @@ CONSTRUCTS = (
     Construct("aggregates", "`COUNT`, `SUM`, `AVG` of `DISTINCT`", ("sumdistinct",)),
     Construct("aggregates", "`FILTER`", ("filter",)),
     Construct("aggregates", "`STDDEV`, `VARIANCE`, `COVAR`, `CORR`", ("stddev",)),
+    Construct("aggregates", "`COFACTOR`", ("cofactor",)),
     Construct("aggregates", "`BOOL_AND`, `BOOL_OR`, `COUNT_IF`", ("bools",)),
     Construct("aggregates", "`MEDIAN`", ("median",)),
     Construct("aggregates", "expressions over aggregates, `HAVING`", ("having",)),
@@ -419,3 +421,12 @@ BATCHES = (
     ("DELETE FROM r", "INSERT INTO u VALUES (1, 1, 1)"),
     ("INSERT INTO r VALUES (1, 1, 1, 'x'), (2, 1, 2, 'x')",),
 )
+
+# queries that no engine takes, in words that all take
+WRITTEN_OUT = {
+    VIEWS[
+        "cofactor"
+    ]: "SELECT s, COUNT(x) AS n, COALESCE(SUM(x), 0) AS x, COALESCE(SUM(y), 0) AS y, COALESCE(SUM(x * x), 0) AS xx, "
+    "COALESCE(SUM(x * y), 0) AS xy, COALESCE(SUM(y * y), 0) AS yy FROM (SELECT r.s, CASE WHEN u.c IS NOT NULL THEN r.b END AS x, "
+    "CASE WHEN r.b IS NOT NULL THEN u.c END AS y FROM r JOIN u ON r.a = u.a) AS q GROUP BY s",
+}

@@ -13,7 +13,7 @@ from pathlib import Path
 from .language import CONSTRUCTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "support.md"
-COLUMNS = ("DuckDB, `id`", "DuckDB, `tuple`", "Spark, `id`")
+COLUMNS = ("DuckDB, `id`", "DuckDB, `tuple`", "PostgreSQL, `id`", "PostgreSQL, `tuple`", "Spark, `id`")
 UNKNOWN = "?"
 # the order in which strategies are named
 _STRATEGIES = ("id", "tuple", "groups", "full", "refused")

@@ -10,11 +10,17 @@ from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Kept, 
 
 from .helpers import compiled, table
 
-CREATED = Past("full", 0, 1.0)
+# a refresh that recomputed
+COMPUTED = Past("full", 50, 1.0)
 # a million rows, of which the script reads none
 FACTS = Facts(
-    changes=100, table_rows=1_000_000, query_reads=1_000_000, script_reads=0, overhead=0.05, past=[CREATED]
+    changes=100, table_rows=1_000_000, query_reads=1_000_000, script_reads=0, overhead=0.05, past=[COMPUTED]
 )
+
+
+def twice(seconds: float) -> list[Past]:
+    """Two refreshes by a script."""
+    return [Past("id", 100, seconds)] * 2
 
 
 def test_a_small_change_is_propagated() -> None:
@@ -34,53 +40,84 @@ def test_a_script_that_reads_more_than_the_query_is_not_run() -> None:
 
 
 def test_what_was_measured_counts_more_than_an_estimate() -> None:
-    slow = [CREATED, Past("id", 100, 5.0)]
+    slow = [COMPUTED, Past("id", 100, 5.0)]
     assert choose("auto", replace(FACTS, past=slow)).full
-    quick = [CREATED, Past("id", 100, 0.1)]
+    quick = [COMPUTED, Past("id", 100, 0.1)]
     assert not choose("auto", replace(FACTS, script_reads=5_000_000, past=quick)).full
 
 
 def test_the_refresh_of_nearest_size_is_asked() -> None:
-    past = [CREATED, Past("id", 100, 0.1), Past("groups", 100_000, 8.0)]
+    past = [COMPUTED, Past("id", 100, 0.1), Past("groups", 100_000, 8.0)]
     assert not choose("auto", replace(FACTS, changes=150, past=past)).full
     assert choose("auto", replace(FACTS, changes=90_000, past=past)).full
 
 
 def test_more_changes_take_longer_by_their_rows_not_by_their_ratio() -> None:
-    past = [CREATED, Past("id", 10, 0.05)]
+    past = [COMPUTED, Past("id", 10, 0.05)]
     assert not choose("auto", replace(FACTS, changes=2_000, past=past)).full
     assert choose("auto", replace(FACTS, changes=100_000, past=past)).full
 
 
 def test_few_changes_do_not_take_what_many_took() -> None:
-    past = [CREATED, Past("id", 500_000, 20.0)]
+    past = [COMPUTED, Past("id", 500_000, 20.0)]
     assert not choose("auto", replace(FACTS, changes=10, past=past)).full
 
 
 def test_the_last_of_several_like_it_is_asked() -> None:
-    past = [CREATED, Past("id", 100, 9.0), Past("id", 100, 0.1)]
+    past = [COMPUTED, Past("id", 100, 9.0), Past("id", 100, 0.1)]
     assert not choose("auto", replace(FACTS, past=past)).full
 
 
+def test_creating_a_view_took_longer_than_recomputing_will() -> None:
+    created = replace(COMPUTED, changes=0)
+    choice = choose("auto", replace(FACTS, past=[created, *twice(0.7)]))
+    assert choice.full
+    assert "recomputing about 500 ms" in choice.reason
+    assert not choose("auto", replace(FACTS, past=[created, COMPUTED, *twice(0.7)])).full
+
+
+def test_a_script_that_was_slow_the_first_time_has_a_second_chance() -> None:
+    assert not choose("auto", replace(FACTS, past=[COMPUTED, Past("id", 100, 2.0)])).full
+    assert choose("auto", replace(FACTS, past=[COMPUTED, *twice(2.0)])).full
+    assert choose("auto", replace(FACTS, past=[COMPUTED, Past("id", 100, 5.0)])).full  # not if it is hopeless
+
+
+def test_more_changes_than_can_be_looked_up_are_seen_to_be_slow_before_they_were_tried() -> None:
+    past = [COMPUTED, Past("groups", 600, 0.3)]
+    looking = replace(FACTS, past=past, script_scans=3_000_000, looked_up=1_000)
+    assert not choose("auto", replace(looking, changes=900)).full
+    assert choose("auto", replace(looking, changes=6_000)).full
+    assert not choose("auto", replace(looking, changes=6_000, looked_up=10_000)).full
+    assert choose("auto", replace(looking, changes=6_000, past=[COMPUTED])).full  # nor was a script
+
+
+def test_the_log_that_nobody_has_combined_yet_counts() -> None:
+    slow = replace(FACTS, past=[COMPUTED, *twice(0.8)])
+    assert not choose("auto", slow).full
+    choice = choose("auto", replace(slow, netting=0.7, uncounted=True))
+    assert choice.full
+    assert choice.reason.startswith("at least 100 changes would take about 1.5 s to propagate")
+
+
 def test_small_tables_are_not_recomputed_whatever_it_costs() -> None:
-    small = replace(FACTS, table_rows=SMALL_TABLES - 1, changes=90_000, past=[CREATED, Past("id", 9, 60.0)])
+    small = replace(FACTS, table_rows=SMALL_TABLES - 1, changes=90_000, past=[COMPUTED, Past("id", 9, 60.0)])
     assert not choose("auto", small).full
 
 
 def test_of_tables_that_are_not_large_recomputing_must_save_time_worth_saving() -> None:
-    middling = replace(FACTS, table_rows=LARGE_TABLES - 1, past=[Past("full", 0, 0.02), Past("id", 100, 0.2)])
+    middling = replace(FACTS, table_rows=LARGE_TABLES - 1, past=[Past("full", 50, 0.02), *twice(0.2)])
     assert not choose("auto", middling).full
     assert choose("auto", replace(middling, table_rows=LARGE_TABLES)).full
-    assert choose("auto", replace(middling, past=[Past("full", 0, 0.02), Past("id", 100, 0.3)])).full
+    assert choose("auto", replace(middling, past=[Past("full", 50, 0.02), *twice(0.3)])).full
 
 
-# a view with one cache; filling both takes a second, the view alone a third of one
-CACHED = replace(FACTS, past=[replace(CREATED, statements=2)], kept=Kept(relations=2, longest=0.3))
+# a view with one cache; filling both takes a second, the longer of them 0.6 s, so the view alone about half
+CACHED = replace(FACTS, past=[replace(COMPUTED, statements=2)], kept=Kept(relations=2, longest=0.6))
 
 
 def test_where_scripts_lose_to_the_view_alone_it_is_recomputed_without_its_caches() -> None:
     assert not choose("auto", CACHED).full  # never tried
-    lost = replace(CACHED, past=[*CACHED.past, Past("id", 100, 0.5)])
+    lost = replace(CACHED, past=[*CACHED.past, *twice(0.5)])
     choice = choose("auto", lost)
     assert (choice.full, choice.caches) == (True, False)
     assert "recomputing about 300 ms" in choice.reason
@@ -110,7 +147,7 @@ def test_a_bare_view_is_recomputed_whatever_else_is_known(policy: str) -> None:
 
 
 def test_other_work_on_the_machine_is_not_held_against_a_strategy() -> None:
-    past = [CREATED, Past("id", 100, 0.1), Past("id", 100, 7.0)]
+    past = [COMPUTED, Past("id", 100, 0.1), Past("id", 100, 7.0)]
     assert not choose("auto", replace(FACTS, past=past)).full
 
 
@@ -120,7 +157,7 @@ def test_without_a_measured_recomputation_there_is_nothing_to_compare_with() -> 
 
 @pytest.mark.parametrize("policy", [p for p in POLICIES if p.startswith("incremental")])
 def test_incremental_policies_never_recompute(policy: str) -> None:
-    assert not choose(policy, replace(FACTS, changes=900_000, past=[CREATED, Past("id", 9, 60.0)])).full
+    assert not choose(policy, replace(FACTS, changes=900_000, past=[COMPUTED, Past("id", 9, 60.0)])).full
 
 
 def test_the_full_policy_always_does() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import viewkeep
-from viewkeep.engines.duckdb import refresh
+from viewkeep.engines.duckdb import engine
 from viewkeep.errors import AlreadyExists, SyntaxProblem, UnknownView, Unsupported
 
 from .helpers import COST, SPJ, con, contents, log_of, shop, stored_as
@@ -185,7 +185,7 @@ def test_a_view_that_lags_behind_catches_up(vk: viewkeep.Connection) -> None:
 def test_the_log_is_trimmed_when_all_views_have_seen_it(
     vk: viewkeep.Connection, bound: str, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refresh, bound, least)
+    monkeypatch.setattr(engine, bound, least)
     view(vk, "a", COST)
     view(vk, "b", SPJ)
     vk.sql("UPDATE parts SET price = 5 WHERE pid = 1")

@@ -56,6 +56,7 @@ class Faulty:
 def put(vk: viewkeep.Connection, connection: Any) -> None:
     vk.engine._con = connection  # type: ignore[attr-defined]
     vk.engine._store.con = connection  # type: ignore[attr-defined]
+    vk.engine._database._session = connection  # type: ignore[attr-defined]
 
 
 def faults(vk: viewkeep.Connection, act: Callable[[], object], after: bool) -> Iterator[str]:
@@ -319,8 +320,8 @@ KILLED = """
     sys.path.insert(0, {root!r})
     from tests.test_faults_duckdb import CHANGES, Faulty, put
     from tests.helpers import COST, con, shop
-    from viewkeep.engines.duckdb import refresh
-    refresh.SEEN_STATEMENTS = 0  # the log is trimmed at once
+    from viewkeep.engines.duckdb import engine
+    engine.SEEN_STATEMENTS = 0  # the log is trimmed at once
     vk = shop("duckdb:" + {path!r})
     vk.sql("CREATE MATERIALIZED VIEW v AS " + COST)
     vk.sql(CHANGES)

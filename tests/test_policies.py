@@ -11,6 +11,7 @@ import pytest
 import viewkeep
 from viewkeep import chooser
 from viewkeep.engines import choosing
+from viewkeep.engines.transactional import refresh
 from viewkeep.errors import Unsupported, ViewkeepError
 
 from .helpers import COST, SPJ, con, shop
@@ -107,6 +108,7 @@ def anything_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any size may be recomputed."""
     monkeypatch.setattr(chooser, "SMALL_TABLES", 0)
     monkeypatch.setattr(choosing, "SMALL_TABLES", 0)
+    monkeypatch.setattr(refresh, "SMALL_TABLES", 0)
     monkeypatch.setattr(chooser, "LARGE_TABLES", 0)
 
 
@@ -219,6 +221,28 @@ def test_net_changes_are_combined_once_for_all_views_that_wait_for_them() -> Non
     assert len(made) == 1
     put(vk, real)
     assert all(vk.verify(name) for name in ("n", "v", "w"))
+
+
+@pytest.mark.usefixtures("anything_goes")
+def test_the_log_is_not_combined_for_a_view_that_is_recomputed() -> None:
+    vk = grouped()
+    for _ in range(3):
+        remember(vk, "full", 5.0, len(stored(vk)))
+        remember(vk, "id", 60.0, 1)
+    vk.sql("DELETE FROM r WHERE k IN (3, 4)")
+    assert vk.refresh("v")[0].strategy == "full"  # what its script would be like is known from here on
+    vk.sql("INSERT INTO r VALUES (3, 1, 9), (4, 1, 9)")
+    real = con(vk)
+    recorder = Recorder(real)
+    put(vk, recorder)
+    (done,) = vk.refresh("v")
+    put(vk, real)
+    assert (done.strategy, done.changes_in) == ("full", 2)
+    assert done.reason.startswith("at least 2 changes would take about")
+    assert not [sql for sql in recorder.statements if "viewkeep:net:r" in sql]
+    assert vk.verify("v")
+    vk.sql("UPDATE r SET a = a")  # which the view need not see
+    assert vk.refresh("v")[0].strategy == "none"
 
 
 def test_a_view_that_is_behind_gets_net_changes_of_its_own() -> None:

@@ -657,3 +657,41 @@ def test_rows_without_a_key_are_told_apart_by_the_columns_that_are_read_alone() 
         vk.sql("INSERT OVERWRITE s VALUES (TRUE, DATE '2024-01-01'), (TRUE, DATE '2025-12-31'), (TRUE, NULL)")
         vk.refresh("v")
         assert len(vk.sql("SELECT * FROM v").rows) == 6
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        # rows that are equal in the window's order are in each other's frames
+        ("NTH_VALUE(x, 2) OVER (ORDER BY o)", [20, 20, 20]),
+        ("LAST_VALUE(x) OVER (ORDER BY o)", [20, 20, 30]),
+        ("LAST_VALUE(x) OVER (ORDER BY o RANGE UNBOUNDED PRECEDING)", [20, 20, 30]),
+        ("FIRST_VALUE(NULLIF(x, 10)) IGNORE NULLS OVER (ORDER BY o)", [20, 20, 20]),
+        ("FIRST_VALUE(x) OVER (ORDER BY o RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)", [10, 10, 30]),
+        (
+            "NTH_VALUE(x, 2) OVER (ORDER BY o RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+            [20, 20, None],
+        ),
+        ("LAST_VALUE(x) OVER (ORDER BY o ROWS UNBOUNDED PRECEDING)", [10, 20, 30]),
+        ("FIRST_VALUE(x) OVER (ORDER BY o)", [10, 10, 10]),
+    ],
+)
+def test_frames_by_range_have_all_peers(call: str, wanted: list[int | None]) -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE t (k INT, o INT, x INT, PRIMARY KEY (k))")
+        vk.sql("INSERT INTO t VALUES (1, 1, 10), (3, 2, 30)")
+        vk.sql(f"CREATE MATERIALIZED VIEW v AS SELECT k, {call} AS y FROM t")
+        vk.sql("INSERT INTO t VALUES (2, 1, 20)")
+        vk.refresh("v")
+        assert [y for _, y in vk.sql("SELECT k, y FROM v ORDER BY k").rows] == wanted
+        assert vk.verify("v")
+
+
+def test_values_over_a_part_of_the_rows_by_range_are_refused() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE t (k INT, o INT, x INT, PRIMARY KEY (k))")
+        frame = "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW"
+        with pytest.raises(viewkeep.ViewkeepError, match="by RANGE is not supported"):
+            vk.sql(
+                f"CREATE MATERIALIZED VIEW v AS SELECT k, LAST_VALUE(x) OVER (ORDER BY o {frame}) AS y FROM t"
+            )

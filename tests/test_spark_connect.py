@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from .helpers import quick_java
+
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_views_are_kept_in_a_session_of_spark_connect(tmp_path: Path) -> None:
     script = Path(__file__).parent / "connect_session.py"
     run = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "warehouse")],
         cwd=tmp_path,
+        env=quick_java(),
         capture_output=True,
         text=True,
         check=False,

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,36 +210,6 @@ def test_views_are_not_written_to_and_mistakes_have_a_place(vk: viewkeep.Connect
     assert problem.value.code == "unknown_column"
     assert problem.value.place is not None
     assert (problem.value.place.line, problem.value.place.column) == (2, 13)
-
-
-def test_a_local_warehouse_outlives_the_process_and_has_one_owner(tmp_path: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "viewkeep.cli.main", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-    where = f"spark:{tmp_path / 'warehouse'}"
-    script = tmp_path / "make.sql"
-    script.write_text(
-        "CREATE TABLE t (k INT, x INT, PRIMARY KEY (k));\n"
-        "INSERT INTO t VALUES (1, 10), (2, 20);\n"
-        "CREATE MATERIALIZED VIEW s AS SELECT COUNT(*) AS n, SUM(x) AS x FROM t;\n"
-        "UPDATE t SET x = 5 WHERE k = 1;\n"
-    )
-    made = run("run", str(script), "--at", where, "--json")
-    assert made.returncode == 0, made.stderr
-    more = tmp_path / "more.sql"
-    more.write_text("REFRESH MATERIALIZED VIEW s;\nSELECT * FROM s;\nVERIFY MATERIALIZED VIEW s;\n")
-    found = run("run", str(more), "--at", where, "--json")
-    assert found.returncode == 0, found.stderr
-    objects = [json.loads(line) for line in found.stdout.splitlines()]
-    assert objects[0]["strategy"] == "id"
-    assert objects[1]["rows"] == [[2, 25]]
-    assert objects[2]["equal"] is True
-    with (tmp_path / "warehouse" / ".viewkeep.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        held = run("status", "--at", where, "--json")
-    assert held.returncode == 1
-    assert json.loads(held.stdout.splitlines()[0])["code"] == "warehouse_held"
 
 
 def test_zero_and_minus_zero_are_one_key(vk: viewkeep.Connection, spark: Any) -> None:

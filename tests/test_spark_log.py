@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import viewkeep
-from viewkeep.engines.spark import refresh as refreshing
-from viewkeep.engines.spark import waiting
+from viewkeep.engines.spark import relations, waiting
 from viewkeep.idiff.log import Layout
 
 from .helpers import Crash, crash_at
@@ -94,7 +93,7 @@ def test_views_are_read_through_waiting_diffs_and_folded_at_random_moments(
         if number == 3:
             monkeypatch.setattr(Layout, "has_room_for", lambda self, diffs: False)
         if number == 4:  # every change is wide
-            monkeypatch.setattr(refreshing, "LOCAL_ROWS", 0)
+            monkeypatch.setattr(relations, "LOCAL_ROWS", 0)
         one = viewkeep.connect(spark) if number % 2 == 0 else vk
         done = one.refresh()
         assert {r.strategy for r in done} <= {"id", "groups", "none"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from viewkeep.connection import Connection
 from viewkeep.errors import ViewkeepError
-from viewkeep.results import Explanation, Refresh, Result, Verification, ViewStatus
+from viewkeep.results import Explanation, Refresh, Regression, Result, Verification, ViewStatus
 
 __version__ = "0.1.0"
 
@@ -26,6 +26,7 @@ __all__ = [
     "Connection",
     "Explanation",
     "Refresh",
+    "Regression",
     "Result",
     "Verification",
     "ViewStatus",

@@ -32,6 +32,12 @@ LARGE_TABLES, WORTH_SAVING = 1_000_000, 0.25
 CHANGED_ROW = 30
 # Estimates are not so good that a smaller difference would tell anything.
 MARGIN = 1.2
+# What computing a view took when it was created is more than it takes later: its tables were read for the
+# first time, and caches were written that are larger than the view.
+CREATING = 0.5
+# So is what a script took when changes of about this size came for the first time: it is not given up before
+# it had a second chance.
+FIRST_TIME = 0.5
 # Changes whose numbers differ by less than a third, as a logarithm, are of about one size.
 ABOUT = 0.3
 # So many of the last times that something took are looked at.
@@ -68,7 +74,9 @@ ALONE = Kept()
 class Facts:
     """What is known before a refresh. `table_rows`: of all base tables of the view. `query_reads` and
     `script_reads`: the rows that recomputing and the delta script scan. `overhead`: seconds that a script's
-    statements take however little they read."""
+    statements take however little they read. `script_scans`: the rows that the script scans where it looks
+    none up, which it does for more than `looked_up` changes. `netting`: seconds that combining the log will
+    take, 0 where another view had it done. `uncounted`: it is not combined yet, and may have more changes."""
 
     changes: int
     table_rows: int
@@ -77,6 +85,10 @@ class Facts:
     overhead: float
     past: Sequence[Past]
     kept: Kept = ALONE
+    script_scans: int = 0
+    looked_up: int = 0
+    netting: float = 0.0
+    uncounted: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,25 +100,28 @@ class Choice:
     caches: bool = True
 
 
+ALWAYS = Choice(True, "refresh_policy is full", caches=False)
+
+
 def choose(policy: str, facts: Facts) -> Choice:
     """Recomputing, or the delta script."""
     if policy == "full":
-        return Choice(True, "refresh_policy is full", caches=False)
+        return ALWAYS
     if policy != "auto" or facts.table_rows < SMALL_TABLES:
         return Choice(facts.kept.is_bare, "its caches were missing")
     filling = _recomputing(facts, bare=False)
     if filling is None:
         return Choice(facts.kept.is_bare, "its caches were missing")
-    bare = min(filling, _recomputing(facts, bare=True) or facts.kept.longest or filling)
-    maintaining = _maintaining(facts.changes, facts)
-    if maintaining is None:
-        share = (facts.script_reads + CHANGED_ROW * facts.changes) / max(facts.query_reads, 1)
-        usually = maintaining = facts.overhead + filling * share
-        worth_caches = True  # what was never tried is not given up
+    bare = _recomputing(facts, bare=True)
+    if bare is None:
+        bare = facts.kept.longest * CREATING if facts.kept.longest is not None else filling
+    bare = min(filling, bare)
+    usually = _maintaining(_usual(facts), filling, facts)
+    if facts.kept.is_bare:
+        worth_caches = (usually + (filling - bare) / PAID_BACK) * MARGIN <= bare
     else:
-        usually = _maintaining(_usual(facts), facts) or maintaining
-        extra = (filling - bare) / PAID_BACK if facts.kept.is_bare else 0
-        worth_caches = usually + extra <= bare * MARGIN
+        worth_caches = usually <= bare * MARGIN
+    maintaining = _maintaining(facts.changes, filling, facts) + facts.netting
     recomputing = filling if worth_caches else bare
     saving = maintaining - recomputing
     too_little = facts.table_rows < LARGE_TABLES and saving < WORTH_SAVING
@@ -116,7 +131,8 @@ def choose(policy: str, facts: Facts) -> Choice:
         return Choice(True, f"with its caches changes should take about {_told(usually)}")
     return Choice(
         True,
-        f"{facts.changes:,} changes would take about {_told(maintaining)} to propagate, recomputing "
+        f"{'at least ' if facts.uncounted else ''}{facts.changes:,} changes would take about "
+        f"{_told(maintaining)} to propagate, recomputing "
         f"about {_told(recomputing)}",
         caches=worth_caches,
     )
@@ -124,24 +140,33 @@ def choose(policy: str, facts: Facts) -> Choice:
 
 def _recomputing(facts: Facts, *, bare: bool) -> float | None:
     """What computing the view last took, with its caches or without: it reads everything, however much
-    changed."""
+    changed. Before a refresh did it, what creating the view took tells."""
     full = [p for p in facts.past if p.strategy == "full"]
-    return _least([p.seconds for p in full if (p.statements < facts.kept.relations) == bare])
+    alike = [p for p in full if (p.statements < facts.kept.relations) == bare]
+    refreshed = _least([p.seconds for p in alike if p.changes])
+    created = _least([p.seconds for p in alike if not p.changes])
+    if refreshed is not None or created is None:
+        return refreshed
+    return created * CREATING
 
 
-def _maintaining(changes: int, facts: Facts) -> float | None:
+def _maintaining(changes: int, filling: float, facts: Facts) -> float:
     """What a script should take, from the last refreshes of about this size that one did. Scripts that
-    recompute the groups they touch are delta scripts like others."""
+    recompute the groups they touch are delta scripts like others. Before there was any, from what the rows
+    cost that recomputing reads."""
     did = [p for p in facts.past if p.strategy != "full"]
     if not did:
-        return None
+        share = (_reads(changes, facts) + CHANGED_ROW * changes) / max(facts.query_reads, 1)
+        return facts.overhead + filling * share
 
     def distance(p: Past) -> float:
         return abs(math.log((p.changes + 1) / (changes + 1)))
 
     nearest = min(map(distance, did))
     alike = [p for p in did if distance(p) <= nearest + ABOUT]
-    return _least([_scaled(p, changes, facts) for p in alike])
+    seconds = _least([_scaled(p, changes, facts) for p in alike])
+    assert seconds is not None  # there is one that is nearest
+    return seconds * FIRST_TIME if len(alike) == 1 and not facts.kept.is_bare else seconds
 
 
 def _scaled(past: Past, changes: int, facts: Facts) -> float:
@@ -150,8 +175,17 @@ def _scaled(past: Past, changes: int, facts: Facts) -> float:
     script that took 50 ms for 10 rows does not take 10 s for 2,000."""
     if changes <= past.changes:
         return min(past.seconds, facts.overhead + past.seconds * (changes + 1) / (past.changes + 1))
-    row = (_recomputing(facts, bare=False) or 0.0) / max(facts.table_rows, 1)
-    return past.seconds + (changes - past.changes) * CHANGED_ROW * row
+    computing = _recomputing(facts, bare=False) or 0.0
+    changed = (changes - past.changes) * CHANGED_ROW / max(facts.table_rows, 1)
+    scanned = max(0, _reads(changes, facts) - _reads(past.changes, facts)) / max(facts.query_reads, 1)
+    return past.seconds + computing * (changed + scanned)
+
+
+def _reads(changes: int, facts: Facts) -> int:
+    """The rows that a script scans for so many changes."""
+    if changes <= facts.looked_up:
+        return facts.script_reads
+    return max(facts.script_reads, facts.script_scans)
 
 
 def _least(seconds: Sequence[float]) -> float | None:
@@ -161,7 +195,8 @@ def _least(seconds: Sequence[float]) -> float | None:
 
 def _usual(facts: Facts) -> int:
     """How many changes a refresh of this view has to do with."""
-    return round(median([facts.changes, *(p.changes for p in facts.past if p.changes)]))
+    before = [p.changes for p in facts.past if p.changes]
+    return round(median([*before[1 - RECENT :], facts.changes]))
 
 
 def _told(seconds: float) -> str:

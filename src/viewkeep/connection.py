@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from viewkeep.algebra import types as t
+from viewkeep.algebra.nodes import Join, walk
 from viewkeep.algebra.printing import line, tree
 from viewkeep.catalog.models import View
 from viewkeep.chooser import needs_everything
@@ -38,8 +39,9 @@ from viewkeep.frontend.statements import (
     place_of,
     split,
 )
+from viewkeep.linear_models import Group, regression
 from viewkeep.passes.compiler import Compiled
-from viewkeep.results import Explanation, Refresh, Result, Verification, ViewStatus
+from viewkeep.results import Explanation, Refresh, Regression, Result, Verification, ViewStatus
 from viewkeep.streaming import sink
 from viewkeep.watching import Stop, watch
 
@@ -327,6 +329,8 @@ class Connection:
             for target in script.targets
         ]
         caches += compiled.placement.reasons
+        if compiled.no_tree and any(isinstance(node, Join) for node in walk(compiled.plan)):
+            caches.append(f"no view tree: {compiled.no_tree}")
         diffs = [f"{node.alias}: {diff.schema()}" for node, diff in fired if hasattr(node, "alias")]
         rules = "\n".join(f"{diff.rule}: {diff.schema()}  at {line(node)}" for node, diff in fired)
         composed = "\n".join(f"{let.name} :=\n{tree(let.query, depth=1)}" for let in script.lets)
@@ -346,7 +350,29 @@ class Connection:
             diffs,
             self.engine.explain(found, compiled),
             steps,
+            str(compiled.tree.order) if compiled.tree is not None else "",
+            str(compiled.tree) if compiled.tree is not None else "",
         )
+
+    def regression(
+        self,
+        view: str,
+        label: str,
+        features: Sequence[str] | None = None,
+        *,
+        ridge: float = 0.0,
+        group: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> Regression | dict[Group, Regression]:
+        """The linear model of a column by others, from the COFACTOR that the view keeps.
+
+        `features`: arguments of COFACTOR, all but the label by default. `group` chooses one group of a view
+        with GROUP BY; without it there is a model for each, by the values of its group columns. `name` is
+        the COFACTOR's alias, where the view has several.
+        """
+        found = self._views.named(view)
+        compiled = self._views.compile(found)
+        return regression(self.engine, found.name, compiled, label, features, ridge, group, name)
 
     def verify(self, view: str) -> Verification:
         """Recomputes the view's query at the versions that the view shows, and compares."""

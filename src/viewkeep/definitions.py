@@ -26,7 +26,10 @@ _OPTIONS = {
     "strategy": ("id", "tuple"),
     "refresh_policy": POLICIES,
     "maintenance": ("deferred", "eager"),
+    "view_tree": ("on", "off"),
 }
+# in which order the variables of a join are solved, as fivm/order.py reads it
+VARIABLE_ORDER = "variable_order"
 # the pipeline that a view belongs to: its name, which can be anything
 PIPELINE = "pipeline"
 
@@ -92,7 +95,8 @@ class Definitions:
                 hint="leave the option out, and the view is kept by tuple-based diffs; or declare a key: "
                 f"ALTER TABLE {keyless} ADD PRIMARY KEY (column, ...)",
             )
-        compiled = compile_view(bound, used, strategy, self._engine.locates, query)
+        compiled = compile_view(bound, used, strategy, self._engine.locates, query, statement.options)
+        self._refuse_without_tree(compiled, statement)
         self._refuse_functions_at_reading(compiled, statement)
         read_of: dict[str, set[str]] = {}
         for scan in compiled.scans:
@@ -125,14 +129,17 @@ class Definitions:
                     f"the stored definition of view {view.name} cannot be used: {problem.message}",
                     hint=f"drop view {view.name} and create it again; base tables are not affected",
                 ) from problem
-            self._compiled[key] = compile_view(bound, tables, view.strategy, self._engine.locates, query)
+            locates = self._engine.locates
+            self._compiled[key] = compile_view(bound, tables, view.strategy, locates, query, view.options)
         return self._compiled[key]
 
     def check_options(self, statement: CreateView) -> None:
         """Refuses options that do not exist, do not go together, or that the engine cannot keep."""
         options = statement.options
         for option, value in options.items():
-            if option != PIPELINE and (option not in _OPTIONS or value not in _OPTIONS[option]):
+            if option in (PIPELINE, VARIABLE_ORDER):
+                continue
+            if option not in _OPTIONS or value not in _OPTIONS[option]:
                 allowed = "; ".join(f"{k} = {' | '.join(v)}" for k, v in _OPTIONS.items())
                 raise Unsupported(f"there is no option {option} = {value}", hint=f"options: {allowed}")
         if options.get("refresh_policy") in ("auto", "full") and "strategy" in options:
@@ -141,10 +148,23 @@ class Definitions:
                 f"{options['refresh_policy']} lets a refresh recompute",
                 hint="leave one of them out",
             )
+        if VARIABLE_ORDER in options and options.get("view_tree") == "off":
+            raise Unsupported(
+                f"{VARIABLE_ORDER} is the order of a view tree, and view_tree = off wants none",
+                hint="leave one of them out",
+            )
         if options.get("maintenance") == "eager" and not self._engine.maintains_eagerly:
             raise Unsupported(
                 "on this engine a table's change and a view's cannot be one transaction",
                 hint="leave out maintenance = 'eager' and refresh the view after changes",
+            )
+
+    def _refuse_without_tree(self, compiled: Compiled, statement: CreateView) -> None:
+        """Who asks for a view tree gets one, or the reason why not."""
+        asked = [f"{k} = {v}" for k, v in statement.options.items() if k in ("view_tree", VARIABLE_ORDER)]
+        if compiled.no_tree and asked:
+            raise Unsupported(
+                f"view {statement.name} has no view tree: {compiled.no_tree}", hint=f"leave out {asked[0]}"
             )
 
     def _refuse_functions_at_reading(self, compiled: Compiled, statement: CreateView) -> None:

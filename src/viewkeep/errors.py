@@ -90,6 +90,12 @@ class UnknownView(ViewkeepError):
     code = "unknown_view"
 
 
+class NoData(ViewkeepError):
+    """There are no rows from which something could be computed."""
+
+    code = "no_data"
+
+
 class DependentViews(ViewkeepError):
     """A table cannot be dropped or altered while views read it."""
 

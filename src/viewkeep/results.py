@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -49,6 +49,9 @@ class Refresh:
     jobs: int | None = None
     commits: int | None = None
     rows_read: int | None = None
+    lookups: int | None = None
+    cache_rows: int | None = None
+    cache_inserts: int | None = None
     phases: dict[str, float] = field(default_factory=dict)
 
     @cached_property
@@ -86,6 +89,37 @@ class Verification:
 
 
 @dataclass(frozen=True)
+class Regression:
+    """A linear model: the label is about the intercept plus each column times its coefficient."""
+
+    label: str
+    intercept: float
+    coefficients: Mapping[str, float]
+    count: int
+    rank: int
+    """How many of the columns are linearly independent; where not all are, other models fit as well."""
+    r2: float
+    rmse: float
+
+    def __getitem__(self, name: str) -> float:
+        return self.coefficients[name]
+
+    def predict(self, row: Mapping[str, Any]) -> float:
+        """The label that the model gives a row, which must have all columns."""
+        return self.intercept + sum(float(row[name]) * c for name, c in self.coefficients.items())
+
+    def __str__(self) -> str:
+        terms = [f"{self.intercept:.6g}"]
+        for name, value in self.coefficients.items():
+            terms.append(f"{'-' if value < 0 else '+'} {abs(value):.6g} * {name}")
+        lines = [f"{self.label} = {' '.join(terms)}"]
+        lines.append(f"  {self.count:,} rows, R2 {self.r2:.4f}, RMSE {self.rmse:.6g}")
+        if self.rank < len(self.coefficients):
+            lines.append(f"  only {self.rank} of {len(self.coefficients)} columns are linearly independent")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
 class ViewStatus:
     """A view as it stands: how many rows, which base versions it shows, how many changes wait."""
 
@@ -111,9 +145,14 @@ class Explanation:
     diffs: Sequence[str]
     script: Sequence[tuple[str, str]]
     steps: Sequence[tuple[str, str]] = ()
+    variable_order: str = ""
+    view_tree: str = ""
 
     def __str__(self) -> str:
         parts = [f"view {self.view}", "", "plan, with the IDs of each operator:", _indent(self.plan)]
+        if self.view_tree:
+            parts += ["", "variable order:", _indent(self.variable_order)]
+            parts += ["", "view tree:", _indent(self.view_tree)]
         parts += ["", "stored:", *(f"  {c}" for c in self.caches)]
         parts += ["", "diffs of the base tables:", *(f"  {d}" for d in self.diffs)]
         parts += ["", "delta script:"]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from viewkeep.cli.address import address
-from viewkeep.errors import EngineError, Unavailable
+from viewkeep.errors import EngineError
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +30,10 @@ def _no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, "shop", "spark:shop"),
         (None, "shop.db", "duckdb:shop.db"),
         (None, "shop.duckdb", "duckdb:shop.duckdb"),
+        ("postgres", None, "postgres://"),
+        ("postgres", "shop", "postgres:///shop"),
+        ("postgres", "postgresql://host/shop", "postgresql://host/shop"),
+        (None, "postgresql://host/shop", "postgresql://host/shop"),
     ],
 )
 def test_address(engine: str | None, at: str | None, expected: str) -> None:
@@ -64,16 +68,12 @@ def test_an_engine_and_an_address_that_do_not_fit() -> None:
         address("duckdb", "spark:shop")
 
 
-@pytest.mark.parametrize(("engine", "at"), [("postgres", None), (None, "postgresql://localhost/shop")])
-def test_postgres_is_refused(engine: str | None, at: str | None) -> None:
-    with pytest.raises(Unavailable):
-        address(engine, at)
-
-
-def test_postgres_is_refused_by_the_command(viewkeep: Run) -> None:
-    ran = viewkeep("run", "-", "--engine", "postgres", "--json", stdin="SELECT 1")
+def test_a_server_that_is_not_there(viewkeep: Run) -> None:
+    where = "postgresql://nobody:secret@127.0.0.1:1/none"
+    ran = viewkeep("run", "-", "--at", where, "--json", stdin="SELECT 1")
     assert ran.status == 1
-    assert ran.objects[0]["code"] == "unavailable"
+    assert ran.objects[0]["code"] == "engine"
+    assert "secret" not in ran.out + ran.err
 
 
 def test_commands_use_the_variable(viewkeep: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

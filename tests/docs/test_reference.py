@@ -47,6 +47,7 @@ RESULTS = [
     viewkeep.Result,
     viewkeep.Refresh,
     viewkeep.Verification,
+    viewkeep.Regression,
     viewkeep.ViewStatus,
     viewkeep.Explanation,
 ]
@@ -207,6 +208,24 @@ def test_the_sql_of_a_page_does_what_it_says(page: Path) -> None:
                 with pytest.raises(viewkeep.ViewkeepError):
                     vk.sql(sql)
         assert vk.verify("device_cost")
+
+
+def test_the_page_on_regression_does_what_it_says() -> None:
+    page = DOCS / "regression.md"
+    calls = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    with viewkeep.connect("duckdb:") as vk:
+        for _, sql in _sql_blocks(page):
+            vk.sql(sql)
+        names: dict[str, object] = {"vk": vk}
+        for call in calls:
+            exec(call, names)
+        model = names["model"]
+        assert isinstance(model, viewkeep.Regression)
+        assert list(model.coefficients) == ["area", "rooms", "distance"]
+        assert model.predict({"area": 60, "rooms": 3, "distance": 2.0}) == pytest.approx(245, abs=5)
+        models = vk.regression("by_postcode", "price")
+        assert isinstance(models, dict)
+        assert set(models) == {(10,), (20,)}
 
 
 def test_the_example_of_the_python_reference_works() -> None:

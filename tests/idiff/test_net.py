@@ -10,7 +10,7 @@ import pytest
 from sqlglot import exp
 
 from tests.helpers import table
-from viewkeep.capture.duckdb import create_log, log_table
+from viewkeep.capture.duckdb import PLACES, create_log
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.idiff.net import (
     LAST,
@@ -40,7 +40,7 @@ def net(con: Any, *events: Event, all_keys: bool = False) -> dict[Any, tuple[Any
     """key -> (kind, before, after)"""
     for event in events:
         con.execute('INSERT INTO viewkeep."log:t" VALUES (?, ?, ?, ?, ?)', event)
-    made = net_changes(T, exp.select("*").from_(log_table("t")), all_keys=all_keys)
+    made = net_changes(T, exp.select("*").from_(PLACES.log("t")), all_keys=all_keys)
     con.execute(f"CREATE OR REPLACE TEMP TABLE net AS {to_sql(made)}")
     rows = con.execute(f'SELECT k, "{NET_KIND}", "pre:a", "pre:s", a, s FROM net').fetchall()
     assert len({r[0] for r in rows}) == len(rows), "one row a key"
@@ -221,7 +221,7 @@ def test_a_table_that_is_all_key() -> None:
     made.execute("CREATE SCHEMA viewkeep; CREATE TABLE p (x INT, y INT)")
     create_log(made, pairs)
     made.execute('INSERT INTO viewkeep."log:p" VALUES (1,1,1,1), (1,-1,1,2), (2,-1,2,2), (3,1,2,2)')
-    query = to_sql(net_changes(pairs, exp.select("*").from_(log_table("p"))))
+    query = to_sql(net_changes(pairs, exp.select("*").from_(PLACES.log("p"))))
     rows = made.execute(f'SELECT x, y, "{NET_KIND}" FROM ({query}) ORDER BY ALL').fetchall()
     assert rows == [(1, 1, "insert"), (1, 2, "delete")]
 
@@ -241,7 +241,7 @@ def test_where_keys_are_enforced_the_ends_tell_all(con: Any, seed: int) -> None:
                 events.append((seq, 1, k, *now[k]))
     random.shuffle(events)
     expected = net(con, *events)
-    log = exp.select("*").from_(log_table("t"))
+    log = exp.select("*").from_(PLACES.log("t"))
     con.execute(f"CREATE OR REPLACE TEMP TABLE ends AS {to_sql(net_changes_by_enforced_key(T, log))}")
     rows = con.execute(f'SELECT k, "{NET_KIND}", "pre:a", "pre:s", a, s FROM ends').fetchall()
     assert len({r[0] for r in rows}) == len(rows)

@@ -91,3 +91,16 @@ def test_a_sum_of_doubles_keeps_what_bounds_its_drift() -> None:
 def test_selections_of_nested_queries_meet() -> None:
     made = shown("SELECT y.a AS a FROM (SELECT a, b FROM r WHERE a > 1) AS y WHERE y.b > 2")
     assert "Select r_a > 1 AND r_b > 2" in made
+
+
+def test_what_all_alternatives_ask_for_is_a_condition_of_its_own() -> None:
+    made = shown("SELECT r.k FROM r JOIN s ON (r.b = s.b AND r.a = 1 AND s.a = 2) OR (r.b = s.b AND s.a = 3)")
+    assert "Join r_b = s_b AND ((r_a = 1 AND s_a = 2) OR s_a = 3)" in made
+    made = shown("SELECT k FROM r WHERE (a = 1 AND b = 2) OR a = 1")
+    assert made.endswith("Select r_a = 1\n    Scan r AS r")
+
+
+def test_alternatives_that_share_nothing_stay() -> None:
+    assert "Select ((r_a = 1 AND r_b = 2) OR (r_a = 2 AND r_b = 1))" in shown(
+        "SELECT k FROM r WHERE (a = 1 AND b = 2) OR (a = 2 AND b = 1)"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.helpers import changes, compiled, fired, nodes, reads, script, table
@@ -87,6 +89,29 @@ def test_the_changes_of_an_inner_aggregate_are_images() -> None:
     made = script(compiled(query, [R, S]), r="insert")
     assert reads(made) == {"stored cache_1", "stored rows"}
     assert nodes(made, SemiJoin) == []
+
+
+U = table("u", "k INT, a INT", "k")
+
+
+def test_tables_that_do_not_change_are_joined_once() -> None:
+    query = "SELECT s.a, COUNT(*) AS n FROM r JOIN u ON r.a = u.a JOIN s ON s.b = r.b GROUP BY s.a"
+    made = script(compiled(query, [R, S, U]), r="insert", s="insert")
+    assert [n.alias for n in nodes(made, Scan) if isinstance(n, Scan)].count("u") == 1
+    # with the relations that change joined first, where a condition is between them
+    apart = "SELECT s.a, COUNT(*) AS n FROM r JOIN u ON r.a = u.a JOIN s ON s.b = u.k GROUP BY s.a"
+    made = script(compiled(apart, [R, S, U]), r="insert", s="insert")
+    assert [n.alias for n in nodes(made, Scan) if isinstance(n, Scan)].count("u") == 2
+
+
+def test_engines_that_are_at_hand_compute_the_images_by_themselves() -> None:
+    query = "SELECT s.a, COUNT(*) AS n FROM r JOIN u ON r.a = u.a JOIN s ON s.b = r.b GROUP BY s.a"
+    view = compiled(query, [R, S, U])
+    kinds = {"r": "insert", "s": "insert"}
+    assert "images" not in script(view, **kinds).by_name
+    at_hand = replace(view, locates=True, _scripts={})
+    assert "images" in script(at_hand, **kinds).by_name
+    assert "images" not in script(at_hand, r="insert").by_name  # one table: there is nothing to put together
 
 
 def test_what_was_compiled_for_other_kinds_is_another_script() -> None:

@@ -205,10 +205,13 @@ class Project(Unary):
 
     `tags` are outputs that count among the IDs though the input has none such: constants that tell rows
     of this input from those of another, once a union or an outer join has put them side by side.
+
+    `apart`: it is not merged with what is above it, which uses its values more than once.
     """
 
     items: tuple[Item, ...]
     tags: tuple[str, ...] = ()
+    apart: bool = False
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -274,10 +277,14 @@ class Join(Binary):
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(Unary):
-    """One row a group: the group's columns, then what is kept for it. No keys: always exactly one row."""
+    """One row a group: the group's columns, then what is kept for it. No keys: always exactly one row.
+
+    `view`: which view of a view tree it is, if it is one.
+    """
 
     keys: tuple[str, ...]
     measures: tuple[Measure, ...]
+    view: str = ""
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -446,9 +453,11 @@ def walk(node: Node) -> Iterable[Node]:
 
 def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
     """The plan with `change` applied to every node, bottom up. Untouched parts are the same objects."""
-    inputs = [rebuild(child, change) for child in node.inputs]
-    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-        node = node.with_inputs(inputs)
+    before = node.inputs
+    if before:
+        inputs = [rebuild(child, change) for child in before]
+        if any(new is not old for new, old in zip(inputs, before, strict=True)):
+            node = node.with_inputs(inputs)
     return change(node)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from sqlglot import exp
 
@@ -56,7 +57,7 @@ class Type:
 
     def sql(self) -> exp.DataType:
         """The type as a syntax node, in no dialect yet."""
-        return exp.DataType.build(str(self), dialect="spark")
+        return _written(str(self)).copy()
 
 
 BOOLEAN = Type("boolean")
@@ -94,9 +95,16 @@ def from_sql(node: exp.DataType) -> Type | None:
     return Type(kind) if kind else None
 
 
+@cache
 def parse(text: str, dialect: str = "spark") -> Type | None:
     """The type that an engine's own description names, or None."""
     return from_sql(exp.DataType.build(text, dialect=dialect))
+
+
+@cache
+def _written(text: str) -> exp.DataType:
+    """There are few types, and each is asked for again and again."""
+    return exp.DataType.build(text, dialect="spark")
 
 
 def as_decimal(type_: Type) -> Type:

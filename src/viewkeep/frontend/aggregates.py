@@ -16,6 +16,8 @@ from viewkeep.frontend.ordering import sort_key
 from viewkeep.frontend.scope import Scope
 from viewkeep.frontend.typed import Typed, made_call, mean, said
 
+# a mark on SUM in COALESCE(SUM(x), 0): whether there is a value need not be kept for it
+OR_ZERO = "or_zero"
 COUNTS = (exp.Count, exp.CountIf, exp.RegrCount)
 COLLECTED = (exp.ArrayAgg, exp.ArrayUniqueAgg)
 _EXTREMES = (exp.Min, exp.Max, exp.AnyValue)
@@ -73,8 +75,12 @@ class Aggregates:
         self._item = binding.item
         self._scope = scope
         self._measures: dict[tuple[str, str | None], Measure] = {}
-        self.inputs: list[Item] = []
+        self._inputs: dict[Expr, Item] = {}
         self._rows = self._measure("rows", None, t.BIGINT, "n")
+
+    @property
+    def inputs(self) -> Sequence[Item]:
+        return tuple(self._inputs.values())
 
     @property
     def measures(self) -> Sequence[Measure]:
@@ -83,12 +89,10 @@ class Aggregates:
     def input(self, typed: Typed, wanted: str) -> Column:
         """The column that a typed expression becomes below the aggregate."""
         typed = self._scope.own(typed)
-        for item in self.inputs:
-            if item.expression == typed.expression:
-                return item.column
-        item = self._item(wanted, typed)
-        self.inputs.append(item)
-        return item.column
+        found = self._inputs.get(typed.expression)
+        if found is None:
+            found = self._inputs[typed.expression] = self._item(wanted, typed)
+        return found.column
 
     def finished(self, node: Expr) -> Expr:
         """An aggregate from what is kept."""
@@ -150,6 +154,8 @@ class Aggregates:
             if not typed.type.is_integer:
                 raise self._fail(TypeMismatch, node, f"{typed.type} has no bits to combine", "use CAST")
             return self._anew(type(node)(this=column(given.name)), given.type, node.key)
+        if node.meta.get(OR_ZERO):
+            return column(self._sum(given).name)
         values, total = self._values(given), self._sum(given)
         if isinstance(node, exp.Avg):
             return mean(typed.type, column(total.name), column(values.name))

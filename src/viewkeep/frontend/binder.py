@@ -6,15 +6,16 @@ grouping and aggregates, windows, subqueries, ordering (ORDER BY, LIMIT), set_op
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 
 from sqlglot import exp
 
+from viewkeep.algebra.cofactors import Cofactor
 from viewkeep.algebra.expressions import Expr
-from viewkeep.algebra.nodes import Project, Scan, walk
+from viewkeep.algebra.nodes import Node, Project, Scan, walk
 from viewkeep.catalog.models import Table
 from viewkeep.errors import Unsupported
 from viewkeep.frontend.aggregates import canonical
@@ -37,23 +38,50 @@ class Bound:
     by_plan_only: bool = False
     """SQL leaves open what the answer is, as for the order of collect_list, or not every engine takes the
     text, as of some correlated subqueries: only the plan recomputes the same."""
+    cofactors: tuple[Cofactor, ...] = ()
+    keys: tuple[str, ...] = ()
+    """With cofactors: the outputs that tell groups apart."""
 
 
 def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, start: int = 0) -> Bound:
     """The plan of a query. `text` is the whole statement and `start` where the query begins in it."""
     binding = Binding(find_table, text, start, _bind)
     try:
-        relation = binding.query(canonical(query), {})
+        inner = _bind(binding, canonical(query), {}, None, False)
     except NeedsDomain as problem:
         raise binding.fail(
             Unsupported, query, "a subquery depends on the outer query in a way that is not supported",
             "join with a derived table instead",
         ) from problem  # fmt: skip
+    relation = inner.relation
     assert isinstance(relation.node, Project)
     if not any(isinstance(node, Scan) for node in walk(relation.node)):
         raise binding.fail(Unsupported, query, "a view needs a base table", "select from one")
     names = tuple(f.name for f in relation.fields)
-    return Bound(relation.node, names, binding.tells_null_from_false, binding.by_plan_only)
+    _forget_places(relation.node)
+    return Bound(
+        relation.node, names, binding.tells_null_from_false, binding.by_plan_only, inner.cofactors, inner.keys
+    )
+
+
+def _forget_places(plan: Node) -> None:
+    """Where columns and values stood in the user's text is of no use once a query is bound, and every copy of
+    an expression would copy it. Calls of functions keep their place."""
+    for node in walk(plan):
+        for expression in _expressions_of(node):
+            for part in expression.walk():
+                if part.meta_get("start") is not None and not part.meta_get("made"):
+                    part.meta.clear()
+
+
+def _expressions_of(part: object) -> Iterator[Expr]:
+    """The expressions of a plan node, without those of its inputs."""
+    values = part if isinstance(part, tuple) else [getattr(part, f.name) for f in fields(part)]  # type: ignore[arg-type]
+    for value in values:
+        if isinstance(value, exp.Expr):
+            yield value
+        elif isinstance(value, tuple) or (is_dataclass(value) and not isinstance(value, Node)):
+            yield from _expressions_of(value)
 
 
 def _bind(binding: Binding, tree: Expr, ctes: Ctes, outer: Scope | None, by_domain: bool) -> Inner:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
+from viewkeep.algebra.cofactors import Cofactor
 from viewkeep.algebra.expressions import Expr, columns_of
 from viewkeep.algebra.nodes import Column, Item
 from viewkeep.catalog.models import Table
@@ -26,12 +27,14 @@ class Inner:
     """A bound subquery. `terms` are the conditions that look outside; they speak of columns of the relation
     and of the outer query. `one_row`: there is always exactly one row for each value of the outer columns
     that it is correlated by, or would be: `if_empty` has its values where the group is missing, None for
-    NULL."""
+    NULL. `cofactors`: the matrices of its SELECT list, and `keys` the outputs that tell its groups apart."""
 
     relation: Relation
     terms: tuple[Expr, ...]
     one_row: bool = False
     if_empty: tuple[Expr | None, ...] = ()
+    cofactors: tuple[Cofactor, ...] = ()
+    keys: tuple[str, ...] = ()
 
     def pairs(self) -> list[tuple[str, Expr, type[Expr]]] | None:
         """The terms as columns of the relation, what each must equal, and by which equality. None where a

@@ -193,6 +193,9 @@ _NAMED = ("isnull", "isnotnull", "positive", "bool", "zeroifnull", "nullifzero",
           "cardinality", "every", "some", "std")  # fmt: skip
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
 
+# the aggregate that is a list of columns; see cofactor.py
+COFACTOR = "cofactor"
+
 # every name in views that is one of a function of the table, or of those that the typing knows
 BUILT_IN = frozenset({*SIGNATURES, *_CANONICAL, *SPARK_NAMES.values(), *_NAMED})
 
@@ -433,7 +436,7 @@ def is_built_in(name: str) -> bool:
     upper = name.upper()
     parser = Dialect.get_or_raise("spark").parser_class
     return (
-        name.lower() in CHANGING | BUILT_IN
+        name.lower() in CHANGING | BUILT_IN | {COFACTOR}
         or name.lower().startswith(("vk_", "viewkeep_"))
         or upper in {*parser.FUNCTIONS, *parser.FUNCTION_PARSERS, *parser.NO_PAREN_FUNCTION_PARSERS}
     )

@@ -190,7 +190,7 @@ def _computed(binding: Binding, left: Relation, query: exp.Select, alias: str) -
     scope = binding.scope(left)
     items = list(passing(left.node, left.node.names).items)
     fields = []
-    for e, name in select_list(binding, query, left):
+    for e, name in select_list(binding, query, left, scope):
         no_aggregate(binding, e, "LATERAL")
         item = binding.item(name, scope.typing.type(scope.resolve(e)))
         items.append(item)

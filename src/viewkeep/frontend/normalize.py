@@ -19,6 +19,7 @@ from viewkeep.algebra.expressions import (
     columns_of,
     conjunction,
     conjuncts,
+    disjunction,
     substitute,
 )
 from viewkeep.algebra.nodes import (
@@ -50,13 +51,13 @@ def normalize(plan: Project) -> Project:
 def push_conditions(node: Node, terms: list[Expr]) -> Node:
     """Each conjunct as far down as its columns allow: WHERE a.x = b.y becomes the join's condition."""
     if isinstance(node, Select):
-        return push_conditions(node.input, conjuncts(node.predicate) + terms)
+        return push_conditions(node.input, factored(node.predicate) + terms)
     if isinstance(node, Project):
         made = {item.name: item.expression for item in node.items}
         below = [substitute(term, made) for term in terms]
         return node.with_inputs([push_conditions(node.input, below)])
     if isinstance(node, Join):
-        terms = conjuncts(node.condition) + terms
+        terms = factored(node.condition) + terms
         left = [c for c in terms if columns_of(c) <= set(node.left.names)]
         right = [c for c in terms if c not in left and columns_of(c) <= set(node.right.names)]
         here = [c for c in terms if c not in left and c not in right]
@@ -102,6 +103,27 @@ def push_conditions(node: Node, terms: list[Expr]) -> Node:
         node = node.with_inputs([push_conditions(node.input, [])])
     condition = conjunction(terms)
     return node if condition is None else Select(node, condition)
+
+
+def factored(condition: Expr | None) -> list[Expr]:
+    """The terms of a condition, and for (a AND x) OR (a AND y) the term a and the term x OR y: what all
+    alternatives ask for can then go where its columns are. It holds where terms are null, too."""
+    terms: list[Expr] = []
+    for term in conjuncts(condition):
+        parts = [conjuncts(part) for part in _alternatives(term)]
+        shared = [t for t in parts[0] if len(parts) > 1 and all(t in part for part in parts[1:])]
+        rests = [conjunction(t for t in part if t not in shared) for part in parts]
+        terms += shared if shared else [term]
+        if shared and all(rest is not None for rest in rests):  # else an alternative asks for nothing more
+            terms.append(disjunction(rest for rest in rests if rest is not None))
+    return list(dict.fromkeys(terms))
+
+
+def _alternatives(term: Expr) -> list[Expr]:
+    bare = term.unnest()
+    if isinstance(bare, exp.Or):
+        return _alternatives(bare.left) + _alternatives(bare.right)
+    return [bare]
 
 
 def _needs_partner(term: Expr, node: OuterJoin) -> bool:

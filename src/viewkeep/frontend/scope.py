@@ -162,7 +162,7 @@ class Scope:
                 return made
             return node
 
-        return tree.copy().transform(swap)
+        return tree.transform(swap)  # of a copy
 
 
 def bound(name: str) -> exp.Column:

@@ -14,6 +14,7 @@ from viewkeep.algebra.nodes import Join, Node, Project, Select, passing
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.aggregates import AGGREGATES, aggregates_in
 from viewkeep.frontend.binding import Binding, Ctes, Inner, Output, equality
+from viewkeep.frontend.cofactor import cofactors_of, known_rows, refuse_misplaced
 from viewkeep.frontend.domain import Domain, bind_domain
 from viewkeep.frontend.grouping import Grouping, bind_grouping
 from viewkeep.frontend.ordering import Sort, limited, orders, output_at, row_counts
@@ -55,6 +56,7 @@ def bind_select(
     """The plan of a SELECT. `outer` is the scope of the query around it, whose columns it can name: in
     conditions of WHERE, which become `terms`, or anywhere, if it is bound by domain."""
     _refuse_unknown_clauses(binding, tree)
+    refuse_misplaced(binding, tree)
     relation = bind_from(binding, tree, ctes)
     scope = binding.scope(relation, outer)
     domain = bind_domain(binding, tree, scope, outer) if by_domain and outer is not None else None
@@ -64,7 +66,11 @@ def bind_select(
         for known in domain.columns:
             scope.add(known)
     node, terms = _where(binding, tree, relation, scope, ctes, domain)
-    outputs = select_list(binding, tree, relation)
+    outputs = select_list(binding, tree, relation, scope)
+    cofactors = cofactors_of(tree)
+    if (counted := known_rows(tree, scope)) is not None:
+        node = Select(node, counted)
+    keys = tuple(name for e, name in outputs if not aggregates_in(e))
     stage: Stage = Rows(node, scope)
     having = None
     grouped = _is_grouped(binding, tree, outputs)
@@ -107,7 +113,8 @@ def bind_select(
         project = limited(binding, tree, project, sorts, items, correlated)
     fields = tuple(Field("", name, item.column) for (_, name), item in zip(made, items, strict=True))
     empty = tuple(grouping.empty(e, terms) for e, _ in made) if one_row and terms else ()
-    return Inner(Relation(project, fields), tuple(terms), one_row, empty)
+    relation = Relation(project, fields)
+    return Inner(relation, tuple(terms), one_row, empty, cofactors, keys if cofactors else ())
 
 
 def _refuse_unknown_clauses(binding: Binding, tree: exp.Select) -> None:

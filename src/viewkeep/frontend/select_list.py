@@ -12,10 +12,11 @@ from viewkeep.algebra.types import Type
 from viewkeep.errors import AmbiguousColumn, UnknownTable, Unsupported
 from viewkeep.frontend.aggregates import aggregates_in
 from viewkeep.frontend.binding import Binding, Output
-from viewkeep.frontend.scope import Relation, bound
+from viewkeep.frontend.cofactor import columns_of_cofactor, is_cofactor, no_clashes
+from viewkeep.frontend.scope import Relation, Scope, bound
 
 
-def select_list(binding: Binding, tree: exp.Select, relation: Relation) -> list[Output]:
+def select_list(binding: Binding, tree: exp.Select, relation: Relation, scope: Scope) -> list[Output]:
     """The outputs of a SELECT, with their names."""
     outputs: list[Output] = []
     columns = {f.name.lower() for f in relation.fields}
@@ -29,12 +30,15 @@ def select_list(binding: Binding, tree: exp.Select, relation: Relation) -> list[
                     Unsupported, tree, "* with REPLACE or RENAME is not Spark's", "list the columns"
                 )
             outputs += _starred(binding, entry, star, relation, tree)
+        elif is_cofactor(entry):
+            outputs += columns_of_cofactor(binding, tree, written, entry, scope)
         elif isinstance(entry, exp.Alias):
             outputs.append((entry.this, entry.alias))
             earlier[entry.alias.lower()] = entry.this
         else:
             bare = written.unnest()
             outputs.append((entry, bare.name if isinstance(bare, exp.Column) else _spark_name(written)))
+    no_clashes(binding, tree, outputs)
     return outputs
 
 

@@ -194,7 +194,8 @@ class Subqueries:
         several = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
         message = exp.Literal.string("a subquery in an expression returned more than one row")
         problem = exp.Anonymous(this="raise_error", expressions=[message])
-        call = exp.Case(ifs=[exp.If(this=several, true=problem)], default=exp.Max(this=column(value.name)))
+        only = exp.LogicalOr if value.type == t.BOOLEAN else exp.Max  # not every engine orders booleans
+        call = exp.Case(ifs=[exp.If(this=several, true=problem)], default=only(this=column(value.name)))
         kept = Measure(Column(self._fresh(value.name), value.type), "any", None, call)
         made = Aggregate(inner.relation.node, tuple(dict.fromkeys(keys)), (rows, kept))
         return Project(made, (*passing(made, made.keys).items, Item(value, column(kept.name))))

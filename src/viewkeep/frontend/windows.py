@@ -31,6 +31,8 @@ _AGGREGATES = (exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max)
 _DOUBLES = (exp.Variance, exp.VariancePop, exp.Stddev, exp.StddevSamp, exp.StddevPop)
 _TRUTH = (exp.LogicalAnd, exp.LogicalOr)
 _UNITS = {"timestamp": ("MONTH", "DAY", "HOUR", "MINUTE", "SECOND")}
+# these look at the rows of a frame one by one; LAG and LEAD at those of the partition
+_IN_FRAME = (exp.FirstValue, exp.LastValue, exp.NthValue, exp.First, exp.Last)
 # these depend on the order of rows that are equal in the window's order
 _BY_POSITION = (exp.RowNumber, exp.Ntile, *_VALUES)
 
@@ -42,6 +44,18 @@ class _Over:
     frame: Expr | None
     ties: bool
     ignores_nulls: bool = False
+    after: _Over | None = None
+    """The window whose results this one reads."""
+
+
+def _range_of(frame: Expr | None) -> tuple[str, str] | None:
+    """Where a frame by RANGE begins and ends; by default it begins with the partition, and ends with the rows
+    that are equal to the current one in the window's order."""
+    if frame is None:
+        return "UNBOUNDED", "CURRENT ROW"
+    if str(frame.args.get("kind")).upper() != "RANGE":
+        return None
+    return str(frame.args.get("start")).upper(), str(frame.args.get("end") or "CURRENT ROW").upper()
 
 
 class Windows:
@@ -193,7 +207,28 @@ class Windows:
                 made.set("default", exp.Cast(this=typed.expression, to=given.type.sql()))
         if over.ignores_nulls:
             made = exp.IgnoreNulls(this=made)
-        return self._kept(made, given.type, over)
+        found = self._kept(made, given.type, over)
+        return self._of_peers(call, found, given.type, over) if isinstance(call, _IN_FRAME) else found
+
+    def _of_peers(self, call: Expr, found: Expr, kind: t.Type, over: _Over) -> Expr:
+        """A frame by RANGE that ends or begins at the current row has all rows that are equal to it in the
+        window's order: they have one result, that of the last or first of them. Told apart by their IDs, of
+        (0), (0) only the second would have a second value."""
+        bounds = _range_of(over.frame)
+        if bounds is None or bounds == ("UNBOUNDED", "UNBOUNDED"):
+            return found
+        if bounds not in (("UNBOUNDED", "CURRENT ROW"), ("CURRENT ROW", "UNBOUNDED")):
+            raise self._fail(
+                Unsupported, call, f"{call.sql('spark')} over a part of the rows by RANGE is not supported",
+                "use ROWS, or an aggregate",
+            )  # fmt: skip
+        peers = (*over.partition, *(key.column for key in over.order))
+        everything = exp.WindowSpec(
+            kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="UNBOUNDED", end_side="FOLLOWING"
+        )
+        whole = _Over(tuple(dict.fromkeys(peers)), over.order, everything, ties=True, after=over)
+        one = exp.LastValue if bounds[1] == "CURRENT ROW" else exp.FirstValue
+        return self._kept(one(this=column(found.name)), kind, whole)
 
     def _aggregate(self, call: Expr, over: _Over) -> Expr:
         if call.find(exp.Distinct) or call.expressions:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
+from viewkeep.algebra.cofactors import Cofactor
 from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.nodes import Limit, Node, Project, Scan, Window, passing, walk
+from viewkeep.algebra.script_nodes import Stored
 from viewkeep.catalog.models import Table
+from viewkeep.fivm.tree import ViewTree
 from viewkeep.frontend.binder import Bound
 from viewkeep.frontend.normalize import normalize
 from viewkeep.idiff.diff import Diff
@@ -18,12 +22,17 @@ from viewkeep.passes.infer_ids import infer_ids
 from viewkeep.passes.instantiate import Instantiation
 from viewkeep.passes.minimize import minimize
 from viewkeep.passes.place_caches import Placement, place_caches
+from viewkeep.passes.view_tree import Factored, view_tree
 from viewkeep.script.model import Script
 
 # Each pass and why it stands where it does. Definition passes run once, at CREATE; batch passes run once
 # for each combination of kinds of change that a refresh meets, and the result is kept.
 PASSES: tuple[tuple[str, str], ...] = (
     ("normalize", "first: later passes ask which columns a condition looks at, and where it sits"),
+    (
+        "view_tree",
+        "after normalize, which puts conditions of one table below the joins",
+    ),
     ("infer_ids", "before any rule: a rule speaks of rows by their IDs"),
     ("place_caches", "before the rules: they read a stored subview rather than compute it again"),
     ("instantiate", "bottom up over the annotated plan"),
@@ -52,6 +61,12 @@ class Compiled:
     query: Expr | None = None
     """The view's query as it was bound: views that it names are replaced by their own queries."""
     by_plan_only: bool = False
+    cofactors: tuple[Cofactor, ...] = ()
+    group_columns: tuple[str, ...] = ()
+    tree: ViewTree | None = None
+    """The view tree that the plan follows, if it does."""
+    no_tree: str = ""
+    """Why it has none, where one was wanted."""
     _lookups: dict[str, tuple[str, ...]] | None = None
     _layouts: dict[str, Layout] | None = None
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
@@ -96,6 +111,28 @@ class Compiled:
             found[target.name] = tuple(dict.fromkeys(ids))
         self._lookups = found
         return found
+
+    def lookup_keys(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """For each target the columns by which scripts find its rows: single ones, and those that only
+        together name a row. Where a single one finds few rows already, others beside it are worth none."""
+        _, fired = self.instantiated(self.everything())
+        found: dict[str, tuple[tuple[str, ...], ...]] = {}
+        for target in self.placement.targets:
+            single = self.lookups()[target.name]
+            keys = [
+                diff.ids
+                for node, diff in fired
+                if node is target.node and diff.kind != "insert" and not set(diff.ids) & set(single)
+            ]
+            found[target.name] = (*((column,) for column in single), *dict.fromkeys(filter(None, keys)))
+        return found
+
+    def read_targets(self) -> frozenset[str]:
+        """The targets that scripts read, and not only change."""
+        script = self.script(self.everything())
+        queries = [let.query for let in script.lets]
+        queries += [diff.query for a in script.applies if a.changes is None for diff in a.diffs]
+        return frozenset(n.target for query in queries for n in walk(query) if isinstance(n, Stored))
 
     def layouts(self) -> dict[str, Layout]:
         """For each target what is stored of it where diffs are stored too."""
@@ -145,11 +182,20 @@ def compile_view(
     strategy: str,
     locates: bool = False,
     query: Expr | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> Compiled:
-    """Runs the definition passes. `locates`: whether the engine can tell where a stored row is."""
+    """Runs the definition passes. `locates`: whether the engine can tell where a stored row is. `options`:
+    those of the view, which say whether it follows a view tree."""
     steps: list[tuple[str, Node]] = [("bind", bound.plan)]
+    factored: list[Factored] = []
+
+    def factor(plan: Project) -> Project:
+        factored.append(view_tree(plan, options.get("variable_order")))
+        return factored[0].plan
+
     passes: tuple[tuple[str, Callable[[Project], Node]], ...] = (
         ("normalize", normalize),
+        *((("view_tree", factor),) if _wants_tree(bound, options) else ()),
         ("infer_ids", infer_ids),
     )
     plan = bound.plan
@@ -170,4 +216,13 @@ def compile_view(
         bound.tells_null_from_false,
         query,
         bound.by_plan_only,
+        bound.cofactors,
+        bound.keys,
+        factored[0].tree if factored else None,
+        factored[0].reason if factored else "",
     )
+
+
+def _wants_tree(bound: Bound, options: Mapping[str, str]) -> bool:
+    asked = options.get("view_tree") == "on" or "variable_order" in options
+    return asked or (bool(bound.cofactors) and options.get("view_tree") != "off")

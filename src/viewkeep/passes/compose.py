@@ -45,9 +45,10 @@ def compose(context: Context, strategy: str) -> Script:
 
 
 def _always_named(context: Context, applies: list[Apply]) -> set[str]:
-    """Change relations that are applied, and relations that a guard is asked about."""
+    """Change relations that are applied, relations that a guard is asked about, and those that a rule wants
+    by themselves."""
     named = {a.changes.name for a in applies if a.changes is not None}
-    return named | set(context.guards) | set(context.guards.values())
+    return named | set(context.guards) | set(context.guards.values()) | context.alone
 
 
 def _count_readers(context: Context, applies: list[Apply], kept: set[str]) -> Counter[str]:

@@ -11,6 +11,8 @@ null by themselves: a group whose key is null would else pass for a missing part
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import column
@@ -53,7 +55,7 @@ class _Names:
 def _with_ids(node: Project) -> Project:
     missing = [name for name in node.input.ids if name not in node.kept]
     added = tuple(Item(node.input.by_name[name], column(name)) for name in missing)
-    return Project(node.input, node.items + added, node.tags) if added else node
+    return replace(node, items=node.items + added) if added else node
 
 
 def _tagged_union(node: UnionAll, names: _Names) -> UnionAll:

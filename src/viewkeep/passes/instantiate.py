@@ -71,6 +71,7 @@ class Instantiation:
             present,
             targets=list(placement.targets),
             stored={t.node: _stored(t, locates) for t in placement.targets},
+            splits=locates,  # an engine that is embedded: there is no way to it that takes time
         )
 
     def run(self) -> Context:

@@ -273,11 +273,11 @@ def merge_projections(node: Node) -> Node:
     if isinstance(node, Select) and isinstance(node.input, Project):
         inner = {i.name: i.expression for i in node.input.items}
         below = merge_selections(Select(node.input.input, substitute(node.predicate, inner)))
-        return merge_projections(Project(below, node.input.items))
-    if isinstance(node, Project) and isinstance(node.input, Project):
+        return merge_projections(Project(below, node.input.items, apart=node.input.apart))
+    if isinstance(node, Project) and isinstance(node.input, Project) and not node.input.apart:
         inner = {i.name: i.expression for i in node.input.items}
         items = (replace(i, expression=substitute(i.expression, inner)) for i in node.items)
-        return Project(node.input.input, tuple(items))
+        return Project(node.input.input, tuple(items), apart=node.apart)
     return node
 
 

@@ -3,7 +3,8 @@
 An aggregate asks for its input and its output. Its output is always stored: as the view's own rows where
 only a projection lies above, else as a cache. Its input is stored where looking rows up there is cheaper
 than joining them again: not over a single table, whose diffs carry all that is needed, and not over a
-many-to-many join, where the cache would hold more rows than its tables (footnote 6).
+many-to-many join, where the cache would hold more rows than its tables (footnote 6). A view of a view tree
+is over the views below it, which are stored, so its input is not.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def place_caches(plan: Project, tables: Mapping[str, Table], strategy: str) -> P
                 reasons.append("output of a LIMIT inside the view")
         if not isinstance(node, Aggregate):
             continue
-        if strategy == "id" and any(isinstance(n, Join) for n in _until_aggregate(node.input)):
+        if node.view:  # its own input is joined again from the views below
+            reasons.append(f"view tree: {node.view}")
+        elif strategy == "id" and any(isinstance(n, Join) for n in _until_aggregate(node.input)):
             wide = _many_to_many(node.input, tables)
             if wide is None:
                 targets.append(Target(f"cache_{len(targets) + 1}", node.input, "input cache"))
@@ -51,7 +54,8 @@ def place_caches(plan: Project, tables: Mapping[str, Table], strategy: str) -> P
                 reasons.append(f"no input cache: {wide}")
         if node is not root:
             targets.append(Target(f"cache_{len(targets) + 1}", node, "output cache"))
-            reasons.append("output of an aggregate inside the view")
+            if not node.view:
+                reasons.append("output of an aggregate inside the view")
     targets.append(Target("rows", root, "view"))
     return Placement(root, tuple(targets), tuple(reasons))
 

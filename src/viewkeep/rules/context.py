@@ -36,6 +36,16 @@ class Context:
     stored: dict[Node, Stored] = field(default_factory=dict)
     changes: dict[Node, Ref] = field(default_factory=dict)
     applied: list[tuple[Target, tuple[Diff, ...], Ref | None]] = field(default_factory=list)
+    splits: bool = False
+    """Whether a short statement more is cheaper than to plan a long one."""
+    alone: set[str] = field(default_factory=set)
+    """Relations to be computed by themselves, however many places read them."""
+
+    def let_alone(self, hint: str, query: Node) -> Ref:
+        """Names a relation that is computed by itself: it is small, which the engine then knows."""
+        made = self.let(hint, query)
+        self.alone.add(made.name)
+        return made
 
     def let(self, hint: str, query: Node) -> Ref:
         """Names a relation that more than one place reads."""

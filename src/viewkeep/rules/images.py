@@ -15,8 +15,20 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import Expr, column
-from viewkeep.algebra.nodes import Aggregate, Column, Item, Join, Node, Project, Scan, Select, UnionAll
+from viewkeep.algebra.expressions import Expr, column, columns_of, conjunction, conjuncts
+from viewkeep.algebra.nodes import (
+    Aggregate,
+    Column,
+    Item,
+    Join,
+    Node,
+    Project,
+    Scan,
+    Select,
+    UnionAll,
+    passing,
+    walk,
+)
 from viewkeep.algebra.script_nodes import SIGN, Images, Union
 from viewkeep.idiff.changes import rows_after, rows_before
 from viewkeep.rules.context import Context
@@ -41,8 +53,77 @@ def changed_leaves(node: Node, ctx: Context) -> list[Node] | None:
 
 def signed_rows(node: Node, leaves: list[Node], ctx: Context) -> Node:
     """What the change of these leaves does to the rows of a node: the node's columns and SIGN."""
-    parts = [_Part(leaves, number, ctx).of(node) for number in range(len(leaves))]
-    return parts[0] if len(parts) == 1 else Union(tuple(parts))
+    return _signed(_changed_first(node, leaves, ctx), leaves, ctx)
+
+
+def _signed(node: Node, leaves: list[Node], ctx: Context) -> Node:
+    """Parts are put together as far down as it goes: what is above them is written once."""
+    own = _below(node, leaves)
+    holding = [child for child in node.inputs if _below(child, leaves)]
+    if node in own or len(holding) > 1 or isinstance(node, UnionAll):
+        parts = [_Part(own, number, ctx).of(node) for number in range(len(own))]
+        if len(parts) == 1:
+            return parts[0]
+        # in one order: the sign comes with the side of a join that changes
+        return Union(tuple(passing(part, [*node.names, SIGN.name]) for part in parts))
+    signed = _signed(holding[0], leaves, ctx)
+    if isinstance(node, Join) and isinstance(signed, Union) and ctx.splits:
+        signed = ctx.let_alone("images", signed)
+    below = [signed if child in holding else ctx.state(child, "post") for child in node.inputs]
+    if isinstance(node, Project):
+        return Project(below[0], (*node.items, Item(SIGN, column(SIGN.name))))
+    return node.with_inputs(below)
+
+
+def _below(node: Node, leaves: list[Node]) -> list[Node]:
+    """Which of the leaves are this node or below it."""
+    found = set(map(id, walk(node)))
+    return [leaf for leaf in leaves if id(leaf) in found]
+
+
+def _changed_first(node: Node, leaves: list[Node], ctx: Context) -> Node:
+    """Inner joins of several relations in another order, those that change first:
+
+        (A join B) join C  ->  (A join C) join B        where A and C change
+
+    B then stands once in the query, and not in each of its parts, which databases take long to plan. Not
+    where no condition connects the relations that change: their product may be large.
+    """
+    if node in leaves or node in ctx.stored or isinstance(node, UnionAll) or not _below(node, leaves):
+        return node
+    if not isinstance(node, Join):
+        return node.with_inputs([_changed_first(child, leaves, ctx) for child in node.inputs])
+    relations, terms = _joined(node, ctx)
+    relations = [_changed_first(relation, leaves, ctx) for relation in relations]
+    changed = [relation for relation in relations if _below(relation, leaves)]
+    others = [relation for relation in relations if relation not in changed]
+    made, changed = changed[0], changed[1:]
+    while changed or others:
+        near = [r for r in changed or others if _between(made, r, terms)]
+        if changed and not near:
+            return node
+        relation = near[0] if near else others[0]
+        (changed if relation in changed else others).remove(relation)
+        names = {*made.names, *relation.names}
+        here = [term for term in terms if columns_of(term) <= names]
+        terms = [term for term in terms if term not in here]
+        made = Join(made, relation, conjunction(here))
+    return made
+
+
+def _joined(node: Node, ctx: Context) -> tuple[list[Node], list[Expr]]:
+    """The relations that joins put together, and the conditions between them."""
+    if not isinstance(node, Join) or node in ctx.stored:
+        return [node], []
+    (left, own), (right, theirs) = (_joined(side, ctx) for side in node.inputs)
+    return left + right, own + theirs + conjuncts(node.condition)
+
+
+def _between(left: Node, right: Node, terms: list[Expr]) -> bool:
+    """Whether a condition looks at both relations, and at nothing else."""
+    ours, theirs = set(left.names), set(right.names)
+    looked_at = (columns_of(term) for term in terms)
+    return any(names <= ours | theirs and names & ours and names & theirs for names in looked_at)
 
 
 class _Part:
@@ -62,7 +143,8 @@ class _Part:
             return self._of_union(node)
         below = [self.of(child) for child in node.inputs]
         if isinstance(node, Project):
-            return Project(below[0], (*node.items, Item(SIGN, column(SIGN.name))))
+            items = (*node.items, Item(SIGN, column(SIGN.name)))
+            return Project(below[0], items, apart=node.apart)
         return node.with_inputs(below)
 
     def _of_union(self, node: UnionAll) -> Node:

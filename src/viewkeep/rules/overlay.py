@@ -105,7 +105,8 @@ def _inserted(stored: Stored, diffs: Sequence[Diff]) -> Node:
             items.append(Item(pre_column(c), null))
     items.append(Item(KIND_COLUMN, literal("insert")))
     if stored.locates:
-        items.append(Item(Column(ROW, BIGINT), exp.Cast(this=exp.Null(), to=BIGINT.sql())))
+        # of no type: each database has its own for where a row is
+        items.append(Item(Column(ROW, BIGINT), exp.Null()))
     return _ordered(stored, Project(rows, tuple(items)))
 
 

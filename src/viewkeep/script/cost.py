@@ -24,6 +24,10 @@ class Sizes:
     tables: Mapping[str, int]
     targets: Mapping[str, int]
     is_looked_up: Callable[[Scan | Stored, str], bool]
+    rows_a_value: Callable[[Scan | Stored, str], float] = lambda leaf, column: 1.0
+    """How many rows have one value of a column."""
+    looked_up: int = 0
+    """How many changes may look rows up; with more, relations are scanned."""
 
     def of(self, leaf: Scan | Stored) -> int:
         """The rows of a table, or of a target; a target of unknown size is as large as the largest table."""

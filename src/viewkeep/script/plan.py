@@ -14,7 +14,7 @@ from viewkeep.rules.context import Target, by_kind
 from viewkeep.rules.overlay import union_rows
 from viewkeep.script import dml
 from viewkeep.script.model import Apply, Script
-from viewkeep.script.render import Names, Renderer
+from viewkeep.script.render import Names, Renderer, Sought
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,18 @@ class Statements:
     changes: tuple[Change, ...]
 
 
-def statements(script: Script, names: Names) -> Statements:
+def statements(script: Script, names: Names, sought: Sought = ()) -> Statements:
     """Deletes go first and inserts last, though effective diffs allow any order: an insert then never
-    makes a later search longer."""
+    makes a later search longer. `sought`: the scans of which rows are looked up, see `Renderer`."""
     viewed = {a.changes.name for a in script.applies if a.changes and a.target.role == "view"}
     computes = [
-        Compute(let.name, Renderer(names).query(let.query), let.unless_empty, let.query, let.name in viewed)
+        Compute(
+            let.name,
+            Renderer(names, sought).query(let.query),
+            let.unless_empty,
+            let.query,
+            let.name in viewed,
+        )
         for let in script.lets
     ]
     changes: list[Change] = []
@@ -63,7 +69,7 @@ def statements(script: Script, names: Names) -> Statements:
         if apply.changes is not None and ROW in apply.changes.by_name:
             changes += _from_changes(apply, apply.changes, names)
         else:
-            for compute, change in _from_diffs(apply, names):
+            for compute, change in _from_diffs(apply, names, sought):
                 computes.append(compute)
                 changes.append(change)
     return Statements(tuple(computes), tuple(changes))
@@ -86,7 +92,7 @@ def _from_changes(apply: Apply, changes: Ref, names: Names) -> Iterator[Change]:
         yield Change(target, changes.name, kind, target.node.ids, changed, statement, among=True)
 
 
-def _from_diffs(apply: Apply, names: Names) -> Iterator[tuple[Compute, Change]]:
+def _from_diffs(apply: Apply, names: Names, sought: Sought) -> Iterator[tuple[Compute, Change]]:
     """One statement a diff, by the diff's own ids."""
     target, node, stored = apply.target, apply.target.node, names.stored(apply.target.name)
     for kind in ("delete", "update", "insert"):
@@ -98,7 +104,8 @@ def _from_diffs(apply: Apply, names: Names) -> Iterator[tuple[Compute, Change]]:
             queries = [passing(d.query, [*d.ids, *sorted(d.changed)]) for d in diffs]
         for number, (diff, query) in enumerate(zip(diffs, queries, strict=True), start=1):
             name = f"{kind}_{target.name}" + (f"_{number}" if number > 1 else "")
-            compute = Compute(name, Renderer(names).query(query), None, query, target.role == "view")
+            rendered = Renderer(names, sought).query(query)
+            compute = Compute(name, rendered, None, query, target.role == "view")
             source, changed = names.ref(name), tuple(sorted(diff.changed))
             matched = dml.matched_by_ids(node, diff.ids)
             if kind == "insert":

@@ -3,7 +3,7 @@ one SELECT, so that a person can read the result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,7 +13,9 @@ from viewkeep.algebra.bags import is_bag, numbered
 from viewkeep.algebra.expressions import (
     Expr,
     column,
+    columns_of,
     conjunction,
+    conjuncts,
     differs,
     disjunction,
     pre_name,
@@ -50,7 +52,10 @@ from viewkeep.algebra.script_nodes import (
     Stored,
     Union,
 )
+from viewkeep.algebra.types import BOOLEAN
 from viewkeep.idiff.net import NET_KIND
+
+Sought = Collection[tuple[Scan, str]]
 
 
 class Names(Protocol):
@@ -58,6 +63,8 @@ class Names(Protocol):
 
     row: str
     """What the engine calls the column that tells where a stored row is; "" where it has none."""
+    full_joins: bool
+    """Whether FULL JOIN takes any condition."""
 
     def table(self, scan: Scan) -> Expr:
         """A base table in the state that the scan asks for."""
@@ -92,10 +99,18 @@ class _Block:
 
 
 class Renderer:
-    """Renders one statement; table aliases count up from t1."""
+    """Renders one statement; table aliases count up from t1.
 
-    def __init__(self, names: Names) -> None:
+    `sought`: scans of which rows are looked up by an index, and by which column, the best first. An engine
+    may use the index only where nothing is asked of the scan beside it, so their other conditions are
+    written such that they are no matter of the scan.
+    """
+
+    def __init__(self, names: Names, sought: Sought = ()) -> None:
         self._names = names
+        self._sought: dict[int, list[str]] = {}
+        for scan, name in sought:
+            self._sought.setdefault(id(scan), []).append(name)
         self._aliases = 0
         self._columns: set[str] | None = None
 
@@ -144,12 +159,12 @@ class Renderer:
             return self._images(node)
         if isinstance(node, Select):
             block = self._block(node.input)
-            block.where.append(substitute(node.predicate, block.columns))
+            block.where.append(substitute(self._kept_out(node), block.columns))
             return block
         if isinstance(node, Project):
             block = self._block(node.input)
             block.columns = {i.name: substitute(i.expression, block.columns) for i in node.items}
-            return block
+            return self._wrapped(_select(block, node.columns), node.columns) if node.apart else block
         if isinstance(node, Join):
             return self._join(node)
         if isinstance(node, LeftJoin):
@@ -169,6 +184,38 @@ class Renderer:
             one = self._leaf(exp.Subquery(this=exp.select(exp.alias_(exp.Literal.number(1), "x"))), [])
             return _Block(one.sources, dict(nulls), [exp.false()])
         return self._wrapped(self.query(node), node.columns)
+
+    def _kept_out(self, node: Select) -> Expr:
+        """The condition, for sought scans as CASE WHEN key IS NOT NULL THEN term END, which it always is: a
+        term over two columns is not pushed into the scan."""
+        scans = self._sought_below(node.input)
+        if not scans:
+            return node.predicate
+        terms: list[Expr] = []
+        for term in conjuncts(node.predicate):
+            looked_at = columns_of(term)
+            own = next((scan for scan in scans if looked_at <= set(scan.names)), None)
+            keys = own.key if own is not None and len(looked_at) == 1 else ()
+            other = next((k for k in keys if k in node.input.names and k not in looked_at), None)
+            terms.append(_if_there(column(other), term.copy()) if other is not None else term)
+        return conjunction(terms) or exp.true()
+
+    def _sought_below(self, node: Node) -> list[Scan]:
+        return (
+            [n for n in walk(node) if isinstance(n, Scan) and id(n) in self._sought] if self._sought else []
+        )
+
+    def _by_one_column(self, condition: Expr, node: Join) -> Expr:
+        """A join's condition: of several columns that a sought scan is joined by, the one that has the index
+        finds the rows, and the others are compared then."""
+        terms = conjuncts(condition)
+        for scan in self._sought_below(node):
+            found = [t for name in self._sought[id(scan)] for t in terms if _equated(t, scan) == name]
+            key = next((k for k in scan.key if k in node.names), None)
+            if found and key is not None:
+                others = [t for t in terms if t is not found[0] and _equated(t, scan)]
+                terms = [_if_there(column(key), t.copy()) if t in others else t for t in terms]
+        return conjunction(terms) or condition
 
     def _leaf(self, relation: Expr, names: list[tuple[str, str]]) -> _Block:
         return self._aliased(relation.copy(), names)
@@ -234,7 +281,9 @@ class Renderer:
             right = self._wrapped(_select(right, node.right.columns), node.right.columns)
         columns = {**left.columns, **right.columns}
         condition = node.condition
-        on = substitute(_plain_where_not_null(condition, node), columns) if condition is not None else None
+        if condition is not None:
+            condition = self._by_one_column(_plain_where_not_null(condition, node), node)
+        on = substitute(condition, columns) if condition is not None else None
         source = _Source(right.sources[0].relation, on if on is not None else exp.true())
         return _Block([*left.sources, source], columns, left.where + right.where)
 
@@ -249,6 +298,8 @@ class Renderer:
         return _Block([*left.sources, source], {**left.columns, **right.columns}, left.where)
 
     def _outer_join(self, node: OuterJoin) -> _Block:
+        if node.full and not self._names.full_joins:
+            return self._wrapped(self.query(_in_two_parts(node)), node.columns)
         left, right = self._block(node.left), self._block(node.right)
         if node.full and (left.where or _computes(left)):
             left = self._wrapped(_select(left, node.left.columns), node.left.columns)
@@ -313,6 +364,20 @@ class Renderer:
         return query.group_by(*keys, copy=False) if keys else query
 
 
+def _if_there(key: Expr, term: Expr) -> Expr:
+    """CASE WHEN key IS NOT NULL THEN term END."""
+    there = exp.Not(this=exp.Is(this=key, expression=exp.Null()))
+    return exp.Case(ifs=[exp.If(this=there, true=term)])
+
+
+def _equated(term: Expr, scan: Scan) -> str:
+    """The column of a scan that a term equates with a column of another relation, else ""."""
+    sides = [term.left.unnest(), term.right.unnest()] if isinstance(term, exp.EQ) else []
+    names = [side.name for side in sides if isinstance(side, exp.Column)]
+    own = [name for name in names if name in scan.names]
+    return own[0] if len(names) == 2 and len(own) == 1 else ""
+
+
 def _own_names(node: Node) -> Iterable[str]:
     yield from node.names
     if isinstance(node, Scan):
@@ -328,6 +393,15 @@ def _lined_up(node: UnionAll) -> Union:
         items = (Item(node.by_name[new], column(old)) for old, new in node.calls(number).items())
         parts.append(Project(part, tuple(items)))
     return Union(tuple(parts))
+
+
+def _in_two_parts(node: OuterJoin) -> Union:
+    """A full join as a left join, and the right rows that have no partner."""
+    found = Column(":found", BOOLEAN)
+    alone = Select(MarkJoin(node.right, node.left, node.condition, found), exp.Not(this=column(found.name)))
+    left = (Item(node.by_name[c.name], exp.Cast(this=exp.Null(), to=c.type.sql())) for c in node.left.columns)
+    right = (Item(node.by_name[c.name], column(c.name)) for c in node.right.columns)
+    return Union((OuterJoin(node.left, node.right, node.condition), Project(alone, (*left, *right))))
 
 
 def _numbers(node: Constant) -> exp.Query:
@@ -378,6 +452,8 @@ def measured(measure: Measure, columns: dict[str, Expr]) -> Expr:
     value: Expr = columns[measure.argument].copy()
     if measure.function == "count":
         return exp.Count(this=value)
+    if measure.function in ("min", "max") and measure.column.type == BOOLEAN:  # not every engine orders them
+        return exp.LogicalAnd(this=value) if measure.function == "min" else exp.LogicalOr(this=value)
     if measure.function in ("min", "max"):
         return exp.Min(this=value) if measure.function == "min" else exp.Max(this=value)
     if measure.function in ("mass", "magnitude"):

@@ -19,7 +19,7 @@ _LARGEST_SCALE = 14
 
 def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
     """The tree as Spark SQL."""
-    return rewritten(tree, _translate).sql(dialect="spark", pretty=pretty)
+    return rewritten(tree, _translate).sql(dialect="spark", pretty=pretty, copy=False)
 
 
 def _translate(node: exp.Expr) -> exp.Expr:

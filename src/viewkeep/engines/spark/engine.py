@@ -23,10 +23,11 @@ from viewkeep.engines.spark.batches import append, upsert
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
+from viewkeep.engines.spark.feeds import SMALL_JOBS, Together
 from viewkeep.engines.spark.history import History, reads_history, with_history
 from viewkeep.engines.spark.keeper import Keeper, Known, shown_query, shown_sql
 from viewkeep.engines.spark.names import SparkNames, pinned, temporary, versioned
-from viewkeep.engines.spark.refresh import SMALL_JOBS, Together, as_stored
+from viewkeep.engines.spark.refresh import as_stored
 from viewkeep.engines.spark.tables import BaseTables, type_of
 from viewkeep.errors import (
     AlreadyExists,

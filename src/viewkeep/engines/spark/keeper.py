@@ -28,9 +28,10 @@ from viewkeep.engines.report import Counts
 from viewkeep.engines.spark.counters import counting
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import translated
+from viewkeep.engines.spark.feeds import Together
 from viewkeep.engines.spark.history import History
 from viewkeep.engines.spark.names import SparkNames
-from viewkeep.engines.spark.refresh import Outcome, Refresher, Together
+from viewkeep.engines.spark.refresh import Outcome, Refresher
 from viewkeep.engines.spark.tables import BaseTables
 from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, ViewReplaced
 from viewkeep.idiff import log
@@ -77,9 +78,11 @@ class Keeper:
         self, view: View, compiled: Compiled, report: delta.Report, progress: Progress, replacing: bool
     ) -> int:
         """Computes every target at the newest versions, caches first; the rows' commit registers all."""
-        watermark = {table.name: self._start(table, progress) for table in view.tables}
-        ids = {table.name: self._tables.identity(table.name) for table in view.tables}
+        started = {table.name: self._start(table, progress) for table in view.tables}
+        ids = {name: identity for name, (identity, _) in started.items()}
+        watermark = {name: version for name, (_, version) in started.items()}
         state = delta.State(watermark, ids, {}, 0, datetime.now(UTC))
+        filling = str(uuid.uuid4())
         names = SparkNames(view.name, watermark, watermark)
         layouts = compiled.layouts()
         self._refresher.waiting.forget(view.name)
@@ -97,32 +100,34 @@ class Keeper:
             if is_view:
                 writer = writer.tableProperty(delta.VIEW_PROPERTY, view.to_json())
                 writer = writer.tableProperty(delta.SHOWN_PROPERTY, shown_sql(view, compiled))
-                writer = writer.tableProperty(delta.ID_PROPERTY, str(uuid.uuid4()))
+                writer = writer.tableProperty(delta.ID_PROPERTY, filling)
             told = state.metadata(report) if is_view else ""
             with delta.settings(self.session, _pages(target.name, by)), delta.creating(self.session, told):
                 (writer.createOrReplace if replacing else writer.create)()
             state = state.moved(target.name, delta.last_version(self.session))
-        self._remember(view, state)
+        self._remember(view, state, filling)
         created = delta.history(self.session, delta.storage(view.name, delta.ROWS), limit=1)[0]
         return int((created.operationMetrics or {}).get("numOutputRows", 0))
 
     def _looked_for_by(self, view: View, compiled: Compiled, target: str) -> str | None:
-        """The column by which rows of a target are looked for, where there are so many that it matters."""
+        """The column by which refreshes look for rows of a target, where there are very many."""
+        if target not in compiled.read_targets():
+            return None
         by = compiled.lookups()[target]
         is_large = sum(self._rows_of(table.name, 0) for table in view.tables) >= LARGE_TABLES
         return by[0] if by and is_large else None
 
-    def _start(self, table: Table, progress: Progress) -> int:
-        """The version of a table that a view is filled from. Its key is checked there: later refreshes look
-        at what comes in."""
-        self._tables.start_feed(table)
+    def _start(self, table: Table, progress: Progress) -> tuple[str, int]:
+        """The identity of a table, and the version that a view is filled from. Its key is checked there:
+        later refreshes look at what comes in."""
+        identity = self._tables.start_feed(table)
         version = self._tables.newest(table.name)
-        checked = (self._tables.identity(table.name), table.key, version)
+        checked = (identity, table.key, version)
         if table.key and checked not in self._unique:
             progress(f"checking the key of {table.name}")
             self._tables.check_unique(table, version)
             self._unique.add(checked)
-        return version
+        return identity, version
 
     def forget(self, view: View) -> None:
         """The view is gone, or what is known of it may be wrong."""
@@ -157,7 +162,7 @@ class Keeper:
             if outcome.strategy == "full":
                 outcome = self._recompute(view, compiled, outcome, progress)
             elif outcome.state is not None:
-                self._remember(view, outcome.state)
+                self._remember(view, outcome.state, self._seen[view.name])
                 outcome = self._fold_what_is_due(view, compiled, outcome, progress)
             seconds = time.perf_counter() - started
             told = counters()
@@ -214,7 +219,7 @@ class Keeper:
                 progress(f"folding {state.waits(target).entries} waiting diffs into {target} of {view.name}")
                 layout = compiled.layouts()[target]
                 state = self._refresher.waiting.fold(view.name, target, layout, state)
-                self._remember(view, state)
+                self._remember(view, state, self._seen[view.name])
                 folded += 1
         return folded
 
@@ -263,7 +268,8 @@ class Keeper:
         if known is None or properties.get(delta.ID_PROPERTY) != self._seen.get(view.name):
             self._check_definition(view, properties)
             caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
-            known = self._remember(view, delta.load_state(self.session, view.name, caches))
+            filling = properties.get(delta.ID_PROPERTY, "")
+            known = self._remember(view, delta.load_state(self.session, view.name, caches), filling)
         self._check_identity(view, known)
         return known
 
@@ -289,11 +295,11 @@ class Keeper:
                     hint=f"REFRESH MATERIALIZED VIEW {view.name} FULL takes the new one",
                 )
 
-    def _remember(self, view: View, state: delta.State) -> delta.State:
-        """`seen`: which filling of the view its tables hold. A property, since that is cheap to ask;
-        refreshes by others in between show when a commit's transaction number is taken."""
+    def _remember(self, view: View, state: delta.State, filling: str) -> delta.State:
+        """`filling`: which one the state belongs to. It is a property of the view's table, since that is
+        cheap to ask; refreshes by others in between show when a commit's transaction number is taken."""
         self._states[view.name] = state
-        self._seen[view.name] = self._properties(view).get(delta.ID_PROPERTY, "")
+        self._seen[view.name] = filling
         return state
 
     def _properties(self, view: View) -> dict[str, str]:

@@ -58,6 +58,8 @@ def local_builder(warehouse: Path | str) -> Any:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "16")  # of which adaptive plans make fewer where rows are few
         .config("spark.databricks.delta.snapshotPartitions", "2")
+        # what each broadcast and each aggregate takes at once, however few rows it has: else up to 64 MB
+        .config("spark.buffer.pageSize", "2m")
         # on a local disk it starts a thread for each page that is read
         .config("spark.hadoop.parquet.hadoop.vectored.io.enabled", "false")
         .config("spark.ui.enabled", "false")

@@ -17,6 +17,7 @@ class SparkNames:
     """Where the leaves of a plan are: base tables and targets, each pinned to a version."""
 
     row = ""
+    full_joins = True
 
     def __init__(
         self,

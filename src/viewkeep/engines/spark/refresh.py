@@ -6,35 +6,28 @@ idiff/log.py.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.errors import PySparkException
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import PRE, pre_name
 from viewkeep.algebra.nodes import Node, passing
-from viewkeep.algebra.script_nodes import BaseDiff, Images, Ref, Stored
-from viewkeep.capture.delta import is_empty, last_of, net_of_feed, read_feed, summary_of, values_of_feed
-from viewkeep.catalog.models import Table, View
+from viewkeep.algebra.script_nodes import Ref, Stored
+from viewkeep.catalog.models import View
 from viewkeep.chooser import Choice
 from viewkeep.engines.contract import Progress
-from viewkeep.engines.report import Counts, kinds_present, told, total
+from viewkeep.engines.report import Counts, told, total
 from viewkeep.engines.spark.dialect import to_sql
-from viewkeep.engines.spark.errors import first_line
-from viewkeep.engines.spark.names import LOCAL_ROWS, SparkNames, bare, local_frame, temporary, versioned
+from viewkeep.engines.spark.feeds import SMALL_JOBS, Changes, Feeds, Together
+from viewkeep.engines.spark.names import SparkNames, local_frame, temporary
+from viewkeep.engines.spark.relations import Relations
 from viewkeep.engines.spark.tables import BaseTables
 from viewkeep.engines.spark.waiting import WaitingDiffs
-from viewkeep.errors import BaseTableChanged, DuplicateKey
 from viewkeep.idiff import log
-from viewkeep.idiff.bags import occurrence_changes
-from viewkeep.idiff.net import LAST, labels, summary
 from viewkeep.passes.compiler import Compiled
 from viewkeep.rules.overlay import expand, union_rows
 from viewkeep.script import dml
@@ -43,13 +36,10 @@ from viewkeep.script.prune import pruned, reads_little
 from viewkeep.script.render import Renderer
 from viewkeep.store import delta
 
-# Of relations up to this size it is found out which values they look for.
-FEW_ROWS = 10_000
 # To compile a query takes longer than to interpret it for few rows.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # Seconds: a query that was interpreted for longer read more than was thought, and is compiled from then on.
 LONG = 3.0
-SMALL_JOBS = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
 
 @dataclass
@@ -59,27 +49,11 @@ class _Run:
     view: View
     layouts: Mapping[str, log.Layout]
     state: delta.State
-    together: Together
-    watermark: dict[str, int]
-    sizes: dict[str, int] = field(default_factory=dict)
-    local: dict[str, Any] = field(default_factory=dict)
-    persisted: list[Any] = field(default_factory=list)
+    relations: Relations
+    changes: Changes
+    report: delta.Report
     commits: int = 0
     changed: int | Callable[[], int] = 0
-    counts: Counts = field(default_factory=dict)
-    report: delta.Report = field(default_factory=lambda: delta.Report("none", "", time.time()))
-
-    def values(self, small: Ref | BaseDiff | Images, name: str) -> frozenset[Any] | None:
-        """All that a relation has in a column, where it is local data and not much."""
-        if isinstance(small, Ref):
-            rows, names = self.local.get(temporary(small.name)), [name]
-        else:
-            rows = self.local.get(temporary(f"net_{small.scan.table}"))
-            base = small.scan.base_name.get(name.removeprefix(PRE), "")
-            names = [n for n in (base, pre_name(base)) if rows is not None and n in rows.column_names]
-        if rows is None or not names or rows.num_rows > FEW_ROWS:
-            return None
-        return frozenset().union(*(rows.column(n).unique().to_pylist() for n in names))
 
 
 @dataclass(frozen=True)
@@ -97,16 +71,6 @@ class _ToStore:
 
 
 NOTHING = _ToStore(None, 0, 0, 0, 0, None)
-
-
-@dataclass
-class Together:
-    """Views that are refreshed together: up to which versions, and the net changes read so far."""
-
-    upto: Mapping[str, int]
-    nets: dict[tuple[str, int], Any] = field(default_factory=dict)
-    reading: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
-    """Held by the view that reads a table's feed, so that others wait for what it finds."""
 
 
 @dataclass(frozen=True)
@@ -142,160 +106,48 @@ class Refresher:
     ) -> Outcome:
         """Computes and commits what changed since the state; the state that the view is in then. Where
         recomputing is chosen, nothing is done yet."""
-        run = _Run(view, compiled.layouts(), state, together, dict(state.watermark))
+        relations, started = Relations(self._session), time.time()
         try:
-            present, counts = self._net(run, progress)
-            run.counts = counts
-            if not any(present.values()) and run.watermark == dict(state.watermark):
+            changes = Feeds(view, state, relations, self._tables, together, progress).read()
+            if changes.are_none and changes.watermark == dict(state.watermark):
                 return Outcome("none", "no base table changed", {"commits": 0}, state)
-            script = compiled.script(present)
-            if any(present.values()):
-                choice = choosing(script, counts)
+            script = compiled.script(changes.present)
+            report = delta.Report("none", "the changes of the base tables cancel out", started)
+            if not changes.are_none:
+                count = total(changes.counts)
+                choice = choosing(script, changes.counts)
                 if choice.full:
-                    return Outcome("full", choice.reason, {"changes_in": total(counts)}, state)
+                    return Outcome("full", choice.reason, {"changes_in": count}, state)
                 strategy = "groups" if script.recomputes else compiled.strategy
-                run.report = replace(
-                    run.report,
-                    strategy=strategy,
-                    reason=told(view, strategy, counts),
-                    changes_in=total(counts),
-                )
-            else:
-                run.report = replace(run.report, reason="the changes of the base tables cancel out")
+                reason = told(view, strategy, changes.counts)
+                report = delta.Report(strategy, reason, started, changes_in=count)
+            run = _Run(view, compiled.layouts(), state, relations, changes, report)
             targets = self.waiting.readable(view.name, run.layouts, state)
-            names = SparkNames(view.name, state.watermark, run.watermark, targets)
-            small = len(run.local) == len(run.sizes)
-            with delta.settings(self._session, SMALL_JOBS if small else {}):
+            names = SparkNames(view.name, state.watermark, changes.watermark, targets)
+            with delta.settings(self._session, SMALL_JOBS if relations.are_local else {}):
                 self._run(run, script, names, progress)
         finally:
-            for frame in run.persisted:
-                frame.unpersist()
-        report = run.report
+            relations.forget()
         more = {
             "counted": run.changed,
-            "diff_rows": report.diff_rows,
+            "diff_rows": run.report.diff_rows,
             "statements": run.commits,
             "commits": run.commits,
-            "changes_in": report.changes_in,
+            "changes_in": run.report.changes_in,
         }
-        return Outcome(report.strategy, report.reason, more, run.state)
-
-    def _net(
-        self, run: _Run, progress: Progress
-    ) -> tuple[dict[str, frozenset[str]], dict[str, dict[str, int]]]:
-        """Reads each feed past the watermark into net changes; moves the watermark of the run."""
-        present: dict[str, frozenset[str]] = {}
-        counts: dict[str, dict[str, int]] = {}
-        for table in run.view.tables:
-            after = run.state.watermark[table.name]
-            upto = run.together.upto.get(table.name)
-            if upto is not None and upto <= after:
-                continue
-            name = temporary(f"net_{table.name}")
-            try:
-                with run.together.reading[table.name] if upto is not None else nullcontext():
-                    rows = self._read_net(run, table, name, after, upto, progress)
-            except PySparkException as problem:
-                raise BaseTableChanged(
-                    f"the change feed of {table.name} past version {after} cannot be read: "
-                    f"{first_line(problem)}",
-                    hint=f"REFRESH MATERIALIZED VIEW {run.view.name} FULL starts from the table as it is",
-                ) from problem
-            if rows:
-                found = self._summary(run, table, name)
-                present[table.name], counts[table.name] = kinds_present(found)
-        return present, counts
-
-    def _read_net(
-        self, run: _Run, table: Table, name: str, after: int, upto: int | None, progress: Progress
-    ) -> int:
-        """The net changes of one table, registered; views refreshed together read a feed once."""
-        shared = run.together.nets.get((table.name, after))
-        if shared is not None:
-            self._register(run, name, shared)
-            return int(shared.num_rows)
-        progress(f"reading changes of {table.name}")
-        feed = read_feed(self._session, table.name, after)
-        if is_empty(feed):
-            return 0
-        if upto is not None:
-            feed = feed.where(f"_commit_version <= {upto:d}")
-        feed.createOrReplaceTempView(temporary("feed"))
-        if not table.key:
-            return self._read_values(run, table, name)
-        # for several views all columns are read, since each may use others
-        read = table if upto is None else self._tables.find(table.name) or table
-        with delta.settings(self._session, SMALL_JOBS):
-            rows = self._materialize(run, name, self._sql(net_of_feed(read, temporary("feed"))))
-        if rows:
-            self._check_inserted(run, table, name)
-        if upto is not None and name in run.local:
-            run.together.nets[table.name, after] = run.local[name]
-        return rows
-
-    def _read_values(self, run: _Run, table: Table, name: str) -> int:
-        """The net changes of a table without a key, by the columns that this view uses."""
-        values = temporary(f"values_{table.name}")
-        relation = exp.table_(values, quoted=True)
-        with delta.settings(self._session, SMALL_JOBS):
-            if not self._materialize(run, values, self._sql(values_of_feed(table, temporary("feed")))):
-                return 0
-        small = values in run.local
-        with delta.settings(self._session, SMALL_JOBS if small else {}):
-            if small:
-                last = last_of(run.local[values])
-            else:
-                last = int(self._sql(exp.select(exp.Max(this=bare(LAST))).from_(relation)).collect()[0][0])
-            changes = occurrence_changes(table, relation, versioned(table.name, last))
-            return self._materialize(run, name, self._sql(changes))
-
-    def _summary(self, run: _Run, table: Table, name: str) -> dict[str, int]:
-        """What the net changes hold of the columns that the view uses; moves the watermark of the run."""
-        if name in run.local:
-            found, run.watermark[table.name] = summary_of(table, run.local[name])
-            return found
-        query = summary(table, exp.table_(name, quoted=True))
-        newest = exp.alias_(exp.Max(this=bare(LAST)), LAST, quoted=True)
-        row = tuple(self._sql(query.select(newest)).collect()[0])
-        run.watermark[table.name] = int(row[-1])
-        return {label: int(n) for label, n in zip(labels(table), row[:-1], strict=True) if n}
-
-    def _check_inserted(self, run: _Run, table: Table, name: str) -> None:
-        """Delta does not enforce keys: what a batch inserts must not share one."""
-        found = self._summary(run, table, name)
-        if found.get("duplicate"):
-            self._tables.check_unique(table, run.watermark[table.name])
-            raise DuplicateKey(
-                f"a key of {table.name} was there more than once since version "
-                f"{run.state.watermark[table.name]}, and is not any more",
-                hint=f"REFRESH MATERIALIZED VIEW {run.view.name} FULL starts from the table as it is",
-            )
-        if found.get("insert"):
-            self._tables.check_unique(table, run.watermark[table.name], among=name)
-
-    def _materialize(self, run: _Run, name: str, frame: Any) -> int:
-        """Computes a relation once and registers it; its number of rows."""
-        small = frame.limit(LOCAL_ROWS + 1).toArrow()
-        if small.num_rows <= LOCAL_ROWS:
-            self._register(run, name, small)
-        else:
-            kept = frame.persist()
-            run.persisted.append(kept)
-            kept.createOrReplaceTempView(name)
-            run.sizes[name] = kept.count()
-        return run.sizes[name]
+        return Outcome(run.report.strategy, run.report.reason, more, run.state)
 
     def _compute(self, run: _Run, name: str, query: Node, names: SparkNames) -> None:
         """Computes a relation of the script."""
-        query = pruned(query, run.values)
+        query = pruned(query, run.relations.values)
         with self._interpreting(run, name, [query]):
-            self._materialize(run, temporary(name), self._sql(Renderer(names).query(query)))
+            run.relations.compute(temporary(name), self._sql(Renderer(names).query(query)))
 
     @contextmanager
     def _interpreting(self, run: _Run, name: str, queries: Sequence[Node]) -> Iterator[None]:
         """Queries of few rows, by what they read, are not compiled in the block."""
         key = (run.view.name, name)
-        few = len(run.local) == len(run.sizes) and key not in self._long
+        few = run.relations.are_local and key not in self._long
         few = few and all(reads_little(query, run.state.caches) for query in queries)
         started = time.perf_counter()
         with delta.settings(self._session, INTERPRETED if few else {}):
@@ -303,21 +155,17 @@ class Refresher:
         if few and time.perf_counter() - started > LONG:
             self._long.add(key)
 
-    def _register(self, run: _Run, name: str, rows: Any) -> None:
-        local_frame(self._session, rows).createOrReplaceTempView(name)
-        run.sizes[name], run.local[name] = rows.num_rows, rows
-
     def _run(self, run: _Run, script: Script, names: SparkNames, progress: Progress) -> None:
         """Computes all relations, commits the caches, then the rows."""
         for let in script.lets:
-            if let.unless_empty is not None and not run.sizes[temporary(let.unless_empty)]:
+            if let.unless_empty is not None and not run.relations.sizes[temporary(let.unless_empty)]:
                 empty = self._session.createDataFrame([], self._render(run, let.query, names).schema)
                 empty.createOrReplaceTempView(temporary(let.name))
-                run.sizes[temporary(let.name)] = 0
+                run.relations.sizes[temporary(let.name)] = 0
                 continue
             if let.unless_empty is not None:
                 run.report = replace(
-                    run.report, strategy="groups", reason=told(run.view, "groups", run.counts)
+                    run.report, strategy="groups", reason=told(run.view, "groups", run.changes.counts)
                 )
             progress(f"computing {let.name}")
             self._compute(run, let.name, let.query, names)
@@ -351,7 +199,7 @@ class Refresher:
         entries = 0 if made.is_wide else waited.entries + made.entries
         after, metadata = before.waits_for(target, self.waiting.after_refresh(entries, waited)), ""
         if target == delta.ROWS:
-            after = replace(after, watermark=run.watermark, refreshed=datetime.now(UTC))
+            after = replace(after, watermark=run.changes.watermark, refreshed=datetime.now(UTC))
             metadata = after.metadata(run.report)
         with delta.settings(self._session, INTERPRETED if made.rows is not None else {}):
             answer, version = delta.commit(
@@ -376,23 +224,23 @@ class Refresher:
             apply = replace(apply, changes=ref)
         name = temporary(f"stored_{target}")
         born = exp.Literal.number(run.state.version(target) + 1)
-        changed = run.sizes[temporary(apply.changes.name)] if apply.changes is not None else None
+        changed = run.relations.sizes[temporary(apply.changes.name)] if apply.changes is not None else None
         size = 0
         if changed != 0:
             apply = self._pruned(run, apply)
             with self._interpreting(run, name, [] if changed else [diff.query for diff in apply.diffs]):
-                size = self._materialize(run, name, self._sql(as_stored(apply, layout, born, names)))
+                size = run.relations.compute(name, self._sql(as_stored(apply, layout, born, names)))
         if not size:
             return NOTHING
         relation, table = exp.table_(name, quoted=True), delta.storage(run.view.name, target)
         diffs = size if changed is None else changed
         columns = [log.BORN, log.IDS, log.SETS, *node.names]
-        if name not in run.local:
+        if name not in run.relations.local:
             if self._session.table(name).where(to_sql(log.is_entry())).isEmpty():
                 return _ToStore(dml.insert(table, relation, columns), size, diffs, size, 0, None)
             statement = self._merge(run, layout, target, relation)
             return _ToStore(statement, size, diffs, 0, 0, None, is_wide=True)
-        rows = run.local[name]
+        rows = run.relations.local[name]
         entries = rows.num_rows - rows.column(log.IDS).null_count
         told = self._counting(run, layout, target, name) if changed is None else changed
         one_file = dml.insert(table, relation, columns)
@@ -400,7 +248,7 @@ class Refresher:
         return _ToStore(one_file, size, diffs, told, entries, rows)
 
     def _pruned(self, run: _Run, apply: Apply) -> Apply:
-        diffs = (replace(diff, query=pruned(diff.query, run.values)) for diff in apply.diffs)
+        diffs = (replace(diff, query=pruned(diff.query, run.relations.values)) for diff in apply.diffs)
         return replace(apply, diffs=tuple(diffs))
 
     def _merge(self, run: _Run, layout: log.Layout, target: str, new: exp.Expr) -> exp.Expr:
@@ -419,7 +267,7 @@ class Refresher:
     def _counting(self, run: _Run, layout: log.Layout, target: str, name: str) -> Callable[[], int]:
         """How many rows the entries of this refresh stand for. It takes a search, so only who asks pays."""
         stored = delta.storage(run.view.name, target, run.state.version(target))
-        waits, entries = run.state.waits(target).entries, run.local.get(name)
+        waits, entries = run.state.waits(target).entries, run.relations.local.get(name)
         before = exp.Subquery(this=log.resolved(layout, stored, stored)) if waits else stored
 
         def count() -> int:
@@ -431,7 +279,7 @@ class Refresher:
         return count
 
     def _render(self, run: _Run, node: Node, names: SparkNames) -> Any:
-        return self._sql(Renderer(names).query(pruned(node, run.values)))
+        return self._sql(Renderer(names).query(pruned(node, run.relations.values)))
 
 
 def _storing_nothing(view: str) -> exp.Insert:

@@ -166,20 +166,25 @@ class BaseTables:
         query = exp.select(hashed).from_(versioned(table.name, version)).group_by(hashed.copy())
         return not self._sql(query.having(bad).limit(1)).collect()
 
-    def start_feed(self, table: Table) -> None:
-        """Sees to it that a table has a change feed and an identity that a new table would not have."""
+    def start_feed(self, table: Table) -> str:
+        """Sees to it that a table has a change feed and an identity that a new table would not have; its
+        identity. Only where one is missing is the table looked at more closely: that takes Spark a job."""
+        known = self.properties(versioned(table.name, None)) or {}
+        if known.get(FEED) == "true" and delta.ID_PROPERTY in known:
+            return known[delta.ID_PROPERTY]
         detail = self.detail(table.name)
         if (detail.format or "").lower() != "delta":
             raise EngineError(
                 f"table {table.name} is {detail.format}, not Delta", hint="CONVERT TO DELTA, or copy it"
             )
         missing = {}
-        if (detail.properties or {}).get(FEED) != "true":
+        if known.get(FEED) != "true":
             missing[FEED] = "true"
-        if delta.ID_PROPERTY not in (detail.properties or {}):
-            missing[delta.ID_PROPERTY] = str(uuid.uuid4())
-        if missing:
-            self.set_properties(table.name, missing)
+        identity = known.get(delta.ID_PROPERTY)
+        if identity is None:
+            missing[delta.ID_PROPERTY] = identity = str(uuid.uuid4())
+        self.set_properties(table.name, missing)
+        return identity
 
     def newest(self, name: str) -> int:
         return int(delta.history(self._session, versioned(name, None), limit=1)[0].version)

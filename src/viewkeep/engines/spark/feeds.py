@@ -1,0 +1,163 @@
+"""What changed in the tables of a view: their feeds past its watermark, as net changes."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.errors import PySparkException
+from sqlglot import exp
+
+from viewkeep.capture.delta import is_empty, last_of, net_of_feed, read_feed, summary_of, values_of_feed
+from viewkeep.catalog.models import Table, View
+from viewkeep.engines.contract import Progress
+from viewkeep.engines.report import kinds_present
+from viewkeep.engines.spark.dialect import to_sql
+from viewkeep.engines.spark.errors import first_line
+from viewkeep.engines.spark.names import bare, temporary, versioned
+from viewkeep.engines.spark.relations import Relations
+from viewkeep.engines.spark.tables import BaseTables
+from viewkeep.errors import BaseTableChanged, DuplicateKey
+from viewkeep.idiff.bags import occurrence_changes
+from viewkeep.idiff.net import LAST, labels, summary
+from viewkeep.store import delta
+
+# A change has few rows: they are computed where they are, in few tasks, by a plan that stays as it is.
+SMALL_JOBS = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+
+
+@dataclass
+class Together:
+    """Views that are refreshed together: up to which versions, and the net changes read so far."""
+
+    upto: Mapping[str, int]
+    nets: dict[tuple[str, int], Any] = field(default_factory=dict)
+    reading: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    """Held by the view that reads a table's feed, so that others wait for what it finds."""
+
+
+@dataclass
+class Changes:
+    """What a view has to catch up with: up to which versions, and for each table the kinds of change, by what
+    its net changes hold of the columns that the view uses."""
+
+    watermark: dict[str, int]
+    present: dict[str, frozenset[str]] = field(default_factory=dict)
+    counts: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing that the view shows has changed; versions may have passed all the same."""
+        return not any(self.present.values())
+
+
+class Feeds:
+    """Reads the feeds of one view for one refresh."""
+
+    def __init__(
+        self,
+        view: View,
+        state: delta.State,
+        relations: Relations,
+        tables: BaseTables,
+        together: Together,
+        progress: Progress,
+    ) -> None:
+        self._view, self._state, self._together = view, state, together
+        self._relations, self._tables, self._progress = relations, tables, progress
+        self._session = relations.session
+        self._changes = Changes(dict(state.watermark))
+
+    def _sql(self, tree: exp.Expr) -> Any:
+        return self._session.sql(to_sql(tree))
+
+    def read(self) -> Changes:
+        """Reads each feed past the watermark into net changes."""
+        for table in self._view.tables:
+            after = self._state.watermark[table.name]
+            upto = self._together.upto.get(table.name)
+            if upto is not None and upto <= after:
+                continue
+            name = temporary(f"net_{table.name}")
+            try:
+                with self._together.reading[table.name] if upto is not None else nullcontext():
+                    rows = self._net(table, name, after, upto)
+            except PySparkException as problem:
+                raise BaseTableChanged(
+                    f"the change feed of {table.name} past version {after} cannot be read: "
+                    f"{first_line(problem)}",
+                    hint=f"REFRESH MATERIALIZED VIEW {self._view.name} FULL starts from the table as it is",
+                ) from problem
+            if rows:
+                found = kinds_present(self._summary(table, name))
+                self._changes.present[table.name], self._changes.counts[table.name] = found
+        return self._changes
+
+    def _net(self, table: Table, name: str, after: int, upto: int | None) -> int:
+        """The net changes of one table, registered; views refreshed together read a feed once."""
+        shared = self._together.nets.get((table.name, after))
+        if shared is not None:
+            self._relations.register(name, shared)
+            return int(shared.num_rows)
+        self._progress(f"reading changes of {table.name}")
+        feed = read_feed(self._session, table.name, after)
+        if is_empty(feed):
+            return 0
+        if upto is not None:
+            feed = feed.where(f"_commit_version <= {upto:d}")
+        feed.createOrReplaceTempView(temporary("feed"))
+        if not table.key:
+            return self._values(table, name)
+        # for several views all columns are read, since each may use others
+        read = table if upto is None else self._tables.find(table.name) or table
+        with delta.settings(self._session, SMALL_JOBS):
+            rows = self._relations.compute(name, self._sql(net_of_feed(read, temporary("feed"))))
+        if rows:
+            self._check_inserted(table, name)
+        if upto is not None and name in self._relations.local:
+            self._together.nets[table.name, after] = self._relations.local[name]
+        return rows
+
+    def _values(self, table: Table, name: str) -> int:
+        """The net changes of a table without a key, by the columns that this view uses."""
+        values = temporary(f"values_{table.name}")
+        relation = exp.table_(values, quoted=True)
+        with delta.settings(self._session, SMALL_JOBS):
+            if not self._relations.compute(values, self._sql(values_of_feed(table, temporary("feed")))):
+                return 0
+        small = values in self._relations.local
+        with delta.settings(self._session, SMALL_JOBS if small else {}):
+            if small:
+                last = last_of(self._relations.local[values])
+            else:
+                last = int(self._sql(exp.select(exp.Max(this=bare(LAST))).from_(relation)).collect()[0][0])
+            changes = occurrence_changes(table, relation, versioned(table.name, last))
+            return self._relations.compute(name, self._sql(changes))
+
+    def _summary(self, table: Table, name: str) -> dict[str, int]:
+        """What the net changes hold of the columns that the view uses; moves the watermark."""
+        if name in self._relations.local:
+            found, self._changes.watermark[table.name] = summary_of(table, self._relations.local[name])
+            return found
+        query = summary(table, exp.table_(name, quoted=True))
+        newest = exp.alias_(exp.Max(this=bare(LAST)), LAST, quoted=True)
+        row = tuple(self._sql(query.select(newest)).collect()[0])
+        self._changes.watermark[table.name] = int(row[-1])
+        return {label: int(n) for label, n in zip(labels(table), row[:-1], strict=True) if n}
+
+    def _check_inserted(self, table: Table, name: str) -> None:
+        """Delta does not enforce keys: what a batch inserts must not share one."""
+        found, newest = self._summary(table, name), self._changes.watermark[table.name]
+        if found.get("duplicate"):
+            self._tables.check_unique(table, newest)
+            raise DuplicateKey(
+                f"a key of {table.name} was there more than once since version "
+                f"{self._state.watermark[table.name]}, and is not any more",
+                hint=f"REFRESH MATERIALIZED VIEW {self._view.name} FULL starts from the table as it is",
+            )
+        if found.get("insert"):
+            self._tables.check_unique(table, newest, among=name)

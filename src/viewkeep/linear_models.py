@@ -1,0 +1,162 @@
+"""Linear models of views with COFACTOR: which columns are the matrix, read, and solved by fivm/model.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from viewkeep.algebra.cofactors import Cofactor
+from viewkeep.algebra.expressions import Expr, column, conjunction
+from viewkeep.engines.contract import Engine
+from viewkeep.errors import NoData, Unavailable, UnknownColumn, Unsupported
+from viewkeep.passes.compiler import Compiled
+from viewkeep.results import Regression, Row
+
+Group = tuple[Any, ...]
+
+
+def regression(
+    engine: Engine,
+    view: str,
+    compiled: Compiled,
+    label: str,
+    features: Sequence[str] | None,
+    ridge: float,
+    group: Mapping[str, Any] | None,
+    name: str | None,
+) -> Regression | dict[Group, Regression]:
+    """The model of a view, or of each of its groups."""
+    matrix = _matrix(view, compiled.cofactors, name)
+    label = _argument(matrix, label, "label")
+    if features is None:
+        features = [x for x in matrix.arguments if x != label]
+    features = list(dict.fromkeys(_argument(matrix, x, "column") for x in features))
+    if label in features:
+        raise Unsupported(f"{label} is the label, and a column to tell it by", hint="leave it out of one")
+    if not (ridge >= 0 and math.isfinite(ridge)):
+        raise Unsupported(f"ridge cannot be {ridge}", hint="use a number from 0 up")
+    keys = compiled.group_columns
+    chosen = _chosen(keys, group) if group is not None else {}
+    rows = _rows(engine, view, matrix, keys, chosen)
+    if group is None and keys:
+        return _by_group(matrix, rows, keys, label, features, ridge)
+    described = f"view {view}" + (f" for {_said(chosen)}" if chosen else "")
+    if not rows:
+        raise NoData(f"there is no row in {described}", hint="name a group that there is")
+    if len(rows) > 1:
+        raise Unsupported(
+            f"there are {len(rows)} groups in {described}, and nothing that tells them apart",
+            hint="select all columns of GROUP BY in the view",
+        )
+    made = _model(matrix, rows[0][len(keys) :], label, features, ridge)
+    if made is None:
+        raise NoData(f"no row counts in {described}", hint="rows in which an argument is NULL do not")
+    return made
+
+
+def _matrix(view: str, matrices: Sequence[Cofactor], name: str | None) -> Cofactor:
+    if not matrices:
+        raise Unsupported(
+            f"view {view} has no COFACTOR in its SELECT list",
+            hint="CREATE MATERIALIZED VIEW name AS SELECT COFACTOR(label, column, ...) FROM ...",
+        )
+    named = ", ".join(m.name or "(no alias)" for m in matrices)
+    if name is None:
+        if len(matrices) > 1:
+            raise Unsupported(f"view {view} has several COFACTORs: {named}", hint="say which: name='alias'")
+        return matrices[0]
+    for matrix in matrices:
+        if matrix.name.lower() == name.lower():
+            return matrix
+    raise UnknownColumn(f"view {view} has no COFACTOR with the alias {name}", hint=f"there are: {named}")
+
+
+def _argument(matrix: Cofactor, name: str, what: str) -> str:
+    """An argument of COFACTOR by its name, whatever its case."""
+    for known in matrix.arguments:
+        if known.lower() == name.lower():
+            return known
+    raise UnknownColumn(
+        f"the {what} {name} is no argument of COFACTOR", hint=f"there are: {', '.join(matrix.arguments)}"
+    )
+
+
+def _chosen(keys: Sequence[str], group: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of all group columns."""
+    if not keys:
+        raise Unsupported("the view has no GROUP BY to choose a group of", hint="leave out group")
+    given = {name.lower(): value for name, value in group.items()}
+    for name in group:
+        if name.lower() not in {key.lower() for key in keys}:
+            raise UnknownColumn(f"{name} is no group column of the view", hint=f"there are: {_listed(keys)}")
+    missing = [key for key in keys if key.lower() not in given]
+    if missing:
+        raise Unsupported(f"group says nothing of {_listed(missing)}", hint=f"name {_listed(keys)}")
+    return {key: given[key.lower()] for key in keys}
+
+
+def _rows(
+    engine: Engine, view: str, matrix: Cofactor, keys: Sequence[str], chosen: Mapping[str, Any]
+) -> Sequence[Row]:
+    parts = [exp.to_identifier(part, quoted=True) for part in view.split(".")]
+    table = exp.Table(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
+    query = exp.select(*(column(name) for name in (*keys, *matrix.columns))).from_(table)
+    terms = [exp.NullSafeEQ(this=column(k), expression=exp.convert(v)) for k, v in chosen.items()]
+    condition: Expr | None = conjunction(terms)
+    if condition is not None:
+        query = query.where(condition)
+    return engine.run_query(query, query.sql("spark")).rows
+
+
+def _by_group(
+    matrix: Cofactor, rows: Sequence[Row], keys: Sequence[str], label: str, features: Sequence[str],
+    ridge: float,
+) -> dict[Group, Regression]:  # fmt: skip
+    made = dict(_models(matrix, rows, len(keys), label, features, ridge))
+    if len({tuple(row[: len(keys)]) for row in rows}) < len(rows):
+        raise Unsupported(
+            f"several groups have the same {_listed(keys)}",
+            hint="select all columns of GROUP BY in the view",
+        )
+    return made
+
+
+def _models(
+    matrix: Cofactor, rows: Sequence[Row], width: int, label: str, features: Sequence[str], ridge: float
+) -> Iterator[tuple[Group, Regression]]:
+    for row in rows:
+        made = _model(matrix, row[width:], label, features, ridge)
+        if made is not None:  # groups of which no row counts have no model
+            yield tuple(row[:width]), made
+
+
+def _model(
+    matrix: Cofactor, values: Sequence[Any], label: str, features: Sequence[str], ridge: float
+) -> Regression | None:
+    """The model of one row of a view, or None where no row of the tables counts."""
+    try:
+        from viewkeep.fivm.model import fit, moments
+    except ImportError as problem:
+        raise Unavailable("NumPy is not installed", hint='pip install "viewkeep[fivm]"') from problem
+    size = len(matrix.arguments)
+    count, sums, products = values[0], values[1 : 1 + size], values[1 + size :]
+    if not count:
+        return None
+    infinite = [x for x in values if isinstance(x, float) and not math.isfinite(x)]
+    if infinite:
+        raise NoData(
+            f"a sum of the matrix is {infinite[0]}, so there is no model",
+            hint="leave out the rows with infinite values or NaN, in WHERE",
+        )
+    return fit(moments(matrix.arguments, count, sums, products), label, features, ridge)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _said(chosen: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value!r}" for name, value in chosen.items())
