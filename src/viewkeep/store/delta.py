@@ -59,7 +59,8 @@ NOTHING_WAITS = Waiting()
 
 @dataclass(frozen=True)
 class State:
-    """What a view's rows show, and the versions of the tables that it lives in."""
+    """What a view's rows show, and the versions of the tables that it lives in. `sizes`: about how many rows
+    its base tables have, as far as that is known."""
 
     watermark: Mapping[str, int]
     table_ids: Mapping[str, str]
@@ -67,6 +68,7 @@ class State:
     rows: int
     refreshed: datetime
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def version(self, target: str) -> int:
         """The version of a target's table that belongs to this state."""
@@ -94,6 +96,7 @@ class State:
             "caches": dict(self.caches),
             "waiting": {target: asdict(waiting) for target, waiting in self.waiting.items()},
             "refreshed": self.refreshed.isoformat(timespec="seconds"),
+            "sizes": dict(self.sizes),
         }
         return json.dumps({**doc, "report": asdict(report)} if report else doc)
 
@@ -247,7 +250,8 @@ def shown_state(session: Any, view: str, *, as_it_is: bool = False) -> State:
         )
     waiting = {target: Waiting(**given) for target, given in doc["waiting"].items()}
     refreshed = datetime.fromisoformat(doc["refreshed"])
-    return State(doc["watermark"], doc["table_ids"], doc["caches"], newest, refreshed, waiting)
+    sizes = doc.get("sizes", {})  # which views of before do not tell
+    return State(doc["watermark"], doc["table_ids"], doc["caches"], newest, refreshed, waiting, sizes)
 
 
 def _check_untouched(session: Any, view: str, target: str, read: int, made: int) -> None:

@@ -54,6 +54,13 @@ class Changes:
         """Whether nothing that the view shows has changed; versions may have passed all the same."""
         return not any(self.present.values())
 
+    def grown(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """How many rows the tables have after these changes that had so many before."""
+        more = {
+            table: kinds.get("insert", 0) - kinds.get("delete", 0) for table, kinds in self.counts.items()
+        }
+        return {table: rows + more.get(table, 0) for table, rows in sizes.items()}
+
 
 class Feeds:
     """Reads the feeds of one view for one refresh."""

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from viewkeep.catalog.models import Table, View
-from viewkeep.chooser import LARGE_TABLES, SMALL_TABLES, Choice
+from viewkeep.chooser import LARGE_TABLES, Choice
 from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.initial import fill_queries, shown
@@ -56,7 +56,8 @@ class Known:
     """What the keepers of an engine share."""
 
     history: History
-    sizes: dict[str, tuple[int, int]]
+    sizes: dict[tuple[str, int], int]
+    """The rows of tables, by identity and version."""
     unique: set[tuple[str, tuple[str, ...], int]]
     """Tables, keys and versions that were found to have every key once."""
 
@@ -81,7 +82,8 @@ class Keeper:
         started = {table.name: self._start(table, progress) for table in view.tables}
         ids = {name: identity for name, (identity, _) in started.items()}
         watermark = {name: version for name, (_, version) in started.items()}
-        state = delta.State(watermark, ids, {}, 0, datetime.now(UTC))
+        sizes = {table.name: self._rows_of(table.name, ids[table.name], watermark) for table in view.tables}
+        state = delta.State(watermark, ids, {}, 0, datetime.now(UTC), sizes=sizes)
         filling = str(uuid.uuid4())
         names = SparkNames(view.name, watermark, watermark)
         layouts = compiled.layouts()
@@ -91,7 +93,7 @@ class Keeper:
             is_view = target.role == "view"
             table = f"{delta.DATABASE}.{delta.storage_name(view.name, target.name)}"
             rows = self.session.sql(to_sql(log.rows_to_fill(layouts[target.name], query)))
-            by = self._looked_for_by(view, compiled, target.name)
+            by = self._looked_for_by(state, compiled, target.name)
             if by is not None:
                 rows = rows.repartitionByRange(by).sortWithinPartitions(by)
             writer = rows.writeTo(table).using("delta")
@@ -109,13 +111,12 @@ class Keeper:
         created = delta.history(self.session, delta.storage(view.name, delta.ROWS), limit=1)[0]
         return int((created.operationMetrics or {}).get("numOutputRows", 0))
 
-    def _looked_for_by(self, view: View, compiled: Compiled, target: str) -> str | None:
+    def _looked_for_by(self, state: delta.State, compiled: Compiled, target: str) -> str | None:
         """The column by which refreshes look for rows of a target, where there are very many."""
-        if target not in compiled.read_targets():
+        if target not in compiled.read_targets() or sum(state.sizes.values()) < LARGE_TABLES:
             return None
         by = compiled.lookups()[target]
-        is_large = sum(self._rows_of(table.name, 0) for table in view.tables) >= LARGE_TABLES
-        return by[0] if by and is_large else None
+        return by[0] if by else None
 
     def _start(self, table: Table, progress: Progress) -> tuple[str, int]:
         """The identity of a table, and the version that a view is filled from. Its key is checked there:
@@ -232,7 +233,7 @@ class Keeper:
             self._fold(view, compiled, targets, progress)
             for target in targets:
                 progress(f"packing the files of {target} of {view.name}")
-                pages = _pages(target, self._looked_for_by(view, compiled, target))
+                pages = _pages(target, self._looked_for_by(state, compiled, target))
                 with delta.settings(self.session, {**PACKING, **pages}):
                     self.session.sql(f"OPTIMIZE {to_sql(delta.storage(view.name, target))}").collect()
             self.forget(view)
@@ -240,24 +241,23 @@ class Keeper:
 
     # --- choosing ---
 
-    def _choose(self, view: View, compiled: Compiled, script: Script, counts: Counts) -> Choice:
-        tables = {}
-        for table in view.tables if view.policy == "auto" else ():
-            tables[table.name] = self._rows_of(table.name, sum(counts.get(table.name, {}).values()))
-        sizes = Sizes(tables, {}, lambda leaf, column: False)  # files are scanned, whatever is looked for
+    def _choose(
+        self, view: View, compiled: Compiled, script: Script, counts: Counts, tables: Mapping[str, int]
+    ) -> Choice:
+        # files are scanned, whatever is looked for
+        sizes = Sizes(tables, {}, lambda leaf, column: False)
         overhead = STATEMENT * (len(script.lets) + len(script.applies))
         past = partial(self._history.past, view)
         return weigh(view, compiled, script, counts, sizes, overhead, past)
 
-    def _rows_of(self, table: str, changed: int) -> int:
-        """About how many rows a table has. Delta knows without reading them, but it takes a while to ask: not
-        again before enough has changed that it matters."""
-        rows, since = self._sizes.get(table, (0, SMALL_TABLES))
-        since += changed
-        if since >= max(rows // 10, SMALL_TABLES // 10):
-            rows, since = int(self.session.table(table).count()), 0
-        self._sizes[table] = rows, since
-        return rows
+    def _rows_of(self, table: str, identity: str, watermark: Mapping[str, int]) -> int:
+        """How many rows a table has. Delta knows without reading them, but asking takes a job, which is for
+        whoever fills a view: with the view it is kept how many there are, and refreshes count what comes and
+        goes."""
+        key = (identity, watermark[table])
+        if key not in self._sizes:
+            self._sizes[key] = int(self.session.table(table).count())
+        return self._sizes[key]
 
     # --- where views stand ---
 

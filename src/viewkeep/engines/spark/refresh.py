@@ -101,7 +101,7 @@ class Refresher:
         compiled: Compiled,
         state: delta.State,
         together: Together,
-        choosing: Callable[[Script, Counts], Choice],
+        choosing: Callable[[Script, Counts, Mapping[str, int]], Choice],
         progress: Progress,
     ) -> Outcome:
         """Computes and commits what changed since the state; the state that the view is in then. Where
@@ -115,7 +115,7 @@ class Refresher:
             report = delta.Report("none", "the changes of the base tables cancel out", started)
             if not changes.are_none:
                 count = total(changes.counts)
-                choice = choosing(script, changes.counts)
+                choice = choosing(script, changes.counts, state.sizes)
                 if choice.full:
                     return Outcome("full", choice.reason, {"changes_in": count}, state)
                 strategy = "groups" if script.recomputes else compiled.strategy
@@ -199,7 +199,8 @@ class Refresher:
         entries = 0 if made.is_wide else waited.entries + made.entries
         after, metadata = before.waits_for(target, self.waiting.after_refresh(entries, waited)), ""
         if target == delta.ROWS:
-            after = replace(after, watermark=run.changes.watermark, refreshed=datetime.now(UTC))
+            sizes = run.changes.grown(before.sizes)
+            after = replace(after, watermark=run.changes.watermark, refreshed=datetime.now(UTC), sizes=sizes)
             metadata = after.metadata(run.report)
         with delta.settings(self._session, INTERPRETED if made.rows is not None else {}):
             answer, version = delta.commit(
