@@ -64,7 +64,7 @@ def test_values_pass_through_projections_unions_and_further_joins() -> None:
     assert narrowed(pruned(Join(both, TABLE, equal("e", "k")), known(d={1}))) == {}, "one part is unknown"
     u = Scan("u", "u", ((Column("uk", INT, nullable=False), "uk"),), ("uk",))
     chain = Join(Join(DIFF, TABLE, equal("d", "k")), u, equal("k", "uk"))
-    assert len([n for n in walk(pruned(chain, known(d={1}))) if isinstance(n, Select)]) == 1
+    assert len([n for n in walk(pruned(chain, known(d={1}))) if isinstance(n, Select)]) == 2
     chain = Join(DIFF, Join(TABLE, u, equal("k", "uk")), equal("d", "k"))
     assert len([n for n in walk(pruned(chain, known(d={1}))) if isinstance(n, Select)]) == 2
 
@@ -112,3 +112,16 @@ def test_little_is_read_where_values_of_caches_are_named_and_nothing_else_is_rea
     assert not reads_little(Join(CACHE, DIFF, equal("k", "d")), {"cache_1"}), "no value is named"
     base = pruned(Join(TABLE, DIFF, equal("k", "d")), known(d={3}))
     assert not reads_little(base, {"cache_1"}), "no one knows in which order a base table is"
+
+
+def test_what_was_found_by_values_looks_for_these_values_itself() -> None:
+    key = Column("c", INT, nullable=False)
+    cache = Stored("cache_1", (key,), ("c",))
+    found = SemiJoin(TABLE, DIFF, (("x", "d"),))
+    made = pruned(Join(found, cache, equal("x", "c")), known(d={3}))
+    assert narrowed(made) == {"Scan": '"x" IN (CAST(3 AS INT))', "Stored": '"c" IN (CAST(3 AS INT))'}
+    joined = Join(TABLE, DIFF, equal("x", "d"))
+    made = pruned(Join(joined, cache, equal("x", "c")), known(d={3}))
+    assert narrowed(made)["Stored"] == '"c" IN (CAST(3 AS INT))'
+    none_of = SemiJoin(TABLE, DIFF, (("x", "d"),), anti=True)
+    assert narrowed(pruned(Join(none_of, cache, equal("x", "c")), known(d={3}))) == {}

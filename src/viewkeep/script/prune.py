@@ -139,11 +139,29 @@ def _values(node: Node, name: str, values: Values) -> frozenset[Any] | None:
         known = [part for part in parts if part is not None]
         every = frozenset().union(*known) if len(known) == len(parts) else None
         return every if every is not None and len(every) <= MOST_VALUES else None
-    if isinstance(node, (SemiJoin, LeftJoin)):
+    if isinstance(node, LeftJoin):
         return _values(node.left, name, values) if name in node.left.by_name else None
+    if isinstance(node, SemiJoin):
+        own = _values(node.left, name, values)
+        theirs = node.right.by_name
+        pairs = [(a, b) for a, b in node.on if node.left.by_name[a].type == theirs[b].type]
+        return own if own is not None or node.anti else _of_partner(node.right, name, pairs, values)
     if isinstance(node, Join):
-        return _values(node.left if name in node.left.by_name else node.right, name, values)
+        side, other = (node.left, node.right) if name in node.left.by_name else (node.right, node.left)
+        own = _values(side, name, values)
+        pairs = _of_one_type(equated_columns(node.condition, or_both_null=True), node)
+        both = [*pairs, *((b, a) for a, b in pairs)]
+        return own if own is not None else _of_partner(other, name, both, values)
     return None
+
+
+def _of_partner(
+    other: Node, name: str, pairs: Iterable[tuple[str, str]], values: Values
+) -> frozenset[Any] | None:
+    """The values that a column may have because it equals one of another relation, where that has few."""
+    partners = (b for a, b in pairs if a == name and b in other.by_name)
+    found = (_values(other, partner, values) for partner in partners)
+    return next((known for known in found if known is not None), None)
 
 
 def _literal(value: Any, kind: Type) -> Expr | None:

@@ -80,6 +80,7 @@ class Feeds:
         self._changes = Changes(dict(state.watermark))
 
     def _sql(self, tree: exp.Expr) -> Any:
+        self._relations.show()
         return self._session.sql(to_sql(tree))
 
     def read(self) -> Changes:
@@ -167,4 +168,5 @@ class Feeds:
                 hint=f"REFRESH MATERIALIZED VIEW {self._view.name} FULL starts from the table as it is",
             )
         if found.get("insert"):
+            self._relations.show(name)
             self._tables.check_unique(table, newest, among=name)

@@ -315,7 +315,7 @@ def shown_query(view: View, compiled: Compiled, version: int | None = None) -> e
     version of its table."""
     stored = delta.storage(view.name, delta.ROWS, version)
     rows = exp.Subquery(this=log.resolved(compiled.layouts()[delta.ROWS], stored, stored))
-    return shown(compiled, SparkNames(view.name, {}, {}, {delta.ROWS: rows}))
+    return shown(compiled, SparkNames(view.name, {}, {}, lambda target: rows))
 
 
 def shown_sql(view: View, compiled: Compiled) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlglot import exp
@@ -24,13 +24,13 @@ class SparkNames:
         view: str,
         before: Mapping[str, int],
         after: Mapping[str, int],
-        targets: Mapping[str, exp.Expr] | None = None,
+        targets: Callable[[str], exp.Expr] | None = None,
     ) -> None:
-        """`targets`: how to read those that are not simply their tables as they are."""
+        """`targets`: how to read them, where not simply their tables as they are."""
         self._view = view
         self._before = before
         self._after = after
-        self._targets = targets or {}
+        self._targets = targets
 
     def table(self, scan: Scan) -> exp.Expr:
         versions = self._before if scan.state == "pre" else self._after
@@ -43,7 +43,7 @@ class SparkNames:
         return exp.table_(temporary(name), quoted=True)
 
     def stored(self, target: str) -> exp.Expr:
-        return self._targets.get(target) or delta.storage(self._view, target)
+        return delta.storage(self._view, target) if self._targets is None else self._targets(target)
 
 
 def versioned(name: str, version: int | None) -> exp.Table:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from sqlglot import exp
@@ -24,6 +25,15 @@ from viewkeep.engines.report import Counts, told, total
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.feeds import SMALL_JOBS, Changes, Feeds, Together
 from viewkeep.engines.spark.names import SparkNames, local_frame, temporary
+from viewkeep.engines.spark.nearby import (
+    STORED,
+    WHOLE,
+    Nearby,
+    Place,
+    embedded,
+    rendered,
+    schema_of,
+)
 from viewkeep.engines.spark.relations import Relations
 from viewkeep.engines.spark.tables import BaseTables
 from viewkeep.engines.spark.waiting import WaitingDiffs
@@ -31,9 +41,9 @@ from viewkeep.idiff import log
 from viewkeep.passes.compiler import Compiled
 from viewkeep.rules.overlay import expand, union_rows
 from viewkeep.script import dml
-from viewkeep.script.model import Apply, Script
+from viewkeep.script.model import Apply, Let, Script
 from viewkeep.script.prune import pruned, reads_little
-from viewkeep.script.render import Renderer
+from viewkeep.script.render import Names, Renderer
 from viewkeep.store import delta
 
 # To compile a query takes longer than to interpret it for few rows.
@@ -50,6 +60,7 @@ class _Run:
     layouts: Mapping[str, log.Layout]
     state: delta.State
     relations: Relations
+    nearby: Nearby
     changes: Changes
     report: delta.Report
     commits: int = 0
@@ -91,8 +102,11 @@ class Refresher:
         self._tables = tables
         self.waiting = WaitingDiffs(session)
         self._long: set[tuple[str, str]] = set()
+        self._embedded = embedded()
 
-    def _sql(self, tree: exp.Expr) -> Any:
+    def _sql(self, tree: exp.Expr, relations: Relations | None = None) -> Any:
+        if relations is not None:
+            relations.show()
         return self._session.sql(to_sql(tree))
 
     def refresh(
@@ -121,9 +135,9 @@ class Refresher:
                 strategy = "groups" if script.recomputes else compiled.strategy
                 reason = told(view, strategy, changes.counts)
                 report = delta.Report(strategy, reason, started, changes_in=count)
-            run = _Run(view, compiled.layouts(), state, relations, changes, report)
-            targets = self.waiting.readable(view.name, run.layouts, state)
-            names = SparkNames(view.name, state.watermark, changes.watermark, targets)
+            names = self._names(view, compiled, state, changes)
+            nearby = self._nearby(view, compiled, state, relations, names, changes)
+            run = _Run(view, compiled.layouts(), state, relations, nearby, changes, report)
             with delta.settings(self._session, SMALL_JOBS if relations.are_local else {}):
                 self._run(run, script, names, progress)
         finally:
@@ -137,18 +151,58 @@ class Refresher:
         }
         return Outcome(run.report.strategy, run.report.reason, more, run.state)
 
+    def _names(self, view: View, compiled: Compiled, state: delta.State, changes: Changes) -> SparkNames:
+        """Where the script's leaves are; to ask what waits may take a look at a target's table."""
+        layouts, waiting = compiled.layouts(), self.waiting
+
+        def readable(target: str) -> exp.Expr:
+            return waiting.readable(view.name, target, layouts[target], state)
+
+        return SparkNames(view.name, state.watermark, changes.watermark, readable)
+
+    def _nearby(
+        self,
+        view: View,
+        compiled: Compiled,
+        state: delta.State,
+        relations: Relations,
+        names: SparkNames,
+        changes: Changes,
+    ) -> Nearby:
+        changed = frozenset(table for table, kinds in changes.present.items() if kinds)
+        place = Place(view.name, state, compiled.layouts(), names, changed, state.sizes)
+        fetching = partial(self._fetching, place)
+        return Nearby(self._embedded, place, relations, self.waiting, fetching)
+
+    @contextmanager
+    def _fetching(self, place: Place, name: str, leaf: Node) -> Iterator[None]:
+        """Rows of a leaf are fetched in the block: interpreted, where little is read for it."""
+        few = reads_little(leaf, place.state.caches) or sum(place.sizes.values()) <= WHOLE
+        with self._interpreted((place.view, f"fetch {name}"), few):
+            yield
+
     def _compute(self, run: _Run, name: str, query: Node, names: SparkNames) -> None:
-        """Computes a relation of the script."""
+        """Computes a relation of the script: here, where all that it takes can be here."""
         query = pruned(query, run.relations.values)
+        rows = run.nearby.answer([query], rendered, schema_of(query.columns))
+        if rows is not None:
+            run.relations.register(temporary(name), rows)
+            return
         with self._interpreting(run, name, [query]):
-            run.relations.compute(temporary(name), self._sql(Renderer(names).query(query)))
+            run.relations.compute(temporary(name), self._sql(Renderer(names).query(query), run.relations))
 
     @contextmanager
     def _interpreting(self, run: _Run, name: str, queries: Sequence[Node]) -> Iterator[None]:
         """Queries of few rows, by what they read, are not compiled in the block."""
-        key = (run.view.name, name)
-        few = run.relations.are_local and key not in self._long
+        few = run.relations.are_local
         few = few and all(reads_little(query, run.state.caches) for query in queries)
+        with self._interpreted((run.view.name, name), few):
+            yield
+
+    @contextmanager
+    def _interpreted(self, key: tuple[str, str], few: bool) -> Iterator[None]:
+        """A query that reads little is not compiled in the block, unless it took long before."""
+        few = few and key not in self._long
         started = time.perf_counter()
         with delta.settings(self._session, INTERPRETED if few else {}):
             yield
@@ -159,9 +213,7 @@ class Refresher:
         """Computes all relations, commits the caches, then the rows."""
         for let in script.lets:
             if let.unless_empty is not None and not run.relations.sizes[temporary(let.unless_empty)]:
-                empty = self._session.createDataFrame([], self._render(run, let.query, names).schema)
-                empty.createOrReplaceTempView(temporary(let.name))
-                run.relations.sizes[temporary(let.name)] = 0
+                self._leave_empty(run, let, names)
                 continue
             if let.unless_empty is not None:
                 run.report = replace(
@@ -190,6 +242,16 @@ class Refresher:
         self._commit(run, delta.ROWS, on_view)
         progress(f"committed rows of {run.view.name}")
 
+    def _leave_empty(self, run: _Run, let: Let, names: SparkNames) -> None:
+        """A relation that need not be computed has no rows."""
+        name, schema = temporary(let.name), schema_of(let.query.columns)
+        if schema is not None:
+            run.relations.register(name, schema.empty_table())
+            return
+        empty = self._session.createDataFrame([], self._render(run, let.query, names).schema)
+        empty.createOrReplaceTempView(name)
+        run.relations.sizes[name] = 0
+
     def _commit(self, run: _Run, target: str, made: _ToStore) -> None:
         """Commits what is stored for a target, and with the rows the watermark; the run's state then names
         the version that it made."""
@@ -202,6 +264,7 @@ class Refresher:
             sizes = run.changes.grown(before.sizes)
             after = replace(after, watermark=run.changes.watermark, refreshed=datetime.now(UTC), sizes=sizes)
             metadata = after.metadata(run.report)
+        run.relations.show(temporary(f"stored_{target}"))
         with delta.settings(self._session, INTERPRETED if made.rows is not None else {}):
             answer, version = delta.commit(
                 self._session, view, target, before.version(target), metadata, to_sql(made.statement)
@@ -228,15 +291,14 @@ class Refresher:
         changed = run.relations.sizes[temporary(apply.changes.name)] if apply.changes is not None else None
         size = 0
         if changed != 0:
-            apply = self._pruned(run, apply)
-            with self._interpreting(run, name, [] if changed else [diff.query for diff in apply.diffs]):
-                size = run.relations.compute(name, self._sql(as_stored(apply, layout, born, names)))
+            size = self._compute_stored(run, self._pruned(run, apply), layout, born, names)
         if not size:
             return NOTHING
         relation, table = exp.table_(name, quoted=True), delta.storage(run.view.name, target)
         diffs = size if changed is None else changed
         columns = [log.BORN, log.IDS, log.SETS, *node.names]
         if name not in run.relations.local:
+            run.relations.show(name)
             if self._session.table(name).where(to_sql(log.is_entry())).isEmpty():
                 return _ToStore(dml.insert(table, relation, columns), size, diffs, size, 0, None)
             statement = self._merge(run, layout, target, relation)
@@ -247,6 +309,26 @@ class Refresher:
         one_file = dml.insert(table, relation, columns)
         one_file.expression.hint("COALESCE(1)", copy=False)
         return _ToStore(one_file, size, diffs, told, entries, rows)
+
+    def _compute_stored(
+        self, run: _Run, apply: Apply, layout: log.Layout, born: exp.Expr, names: SparkNames
+    ) -> int:
+        """Computes what is stored for a target; how many rows and entries that is."""
+        name = temporary(f"stored_{apply.target.name}")
+        queries = [apply.changes] if apply.changes is not None else [diff.query for diff in apply.diffs]
+
+        def build(near: Sequence[Node], here: Names) -> exp.Query:
+            diffs = () if apply.changes is not None else zip(apply.diffs, near, strict=True)
+            made = replace(apply, diffs=tuple(replace(diff, query=query) for diff, query in diffs))
+            return as_stored(made, layout, born, here)
+
+        rows = run.nearby.answer(queries, build, schema_of(layout.columns, STORED))
+        if rows is not None:
+            run.relations.register(name, rows)
+            return int(rows.num_rows)
+        with self._interpreting(run, name, [] if apply.changes is not None else queries):
+            query = as_stored(apply, layout, born, names)
+            return run.relations.compute(name, self._sql(query, run.relations))
 
     def _pruned(self, run: _Run, apply: Apply) -> Apply:
         diffs = (replace(diff, query=pruned(diff.query, run.relations.values)) for diff in apply.diffs)
@@ -280,7 +362,7 @@ class Refresher:
         return count
 
     def _render(self, run: _Run, node: Node, names: SparkNames) -> Any:
-        return self._sql(Renderer(names).query(pruned(node, run.relations.values)))
+        return self._sql(Renderer(names).query(pruned(node, run.relations.values)), run.relations)
 
 
 def _storing_nothing(view: str) -> exp.Insert:
@@ -288,7 +370,7 @@ def _storing_nothing(view: str) -> exp.Insert:
     return exp.Insert(this=table, expression=exp.select("*").from_(table.copy()).where(exp.false()))
 
 
-def as_stored(apply: Apply, layout: log.Layout, born: exp.Expr, names: SparkNames) -> exp.Query:
+def as_stored(apply: Apply, layout: log.Layout, born: exp.Expr, names: Names) -> exp.Query:
     """What a refresh stores for a target: changed rows whole, or diffs as they are, with no look at the rows
     that they change."""
     if apply.changes is not None:

@@ -20,6 +20,8 @@ class Relations:
     session: Any
     sizes: dict[str, int] = field(default_factory=dict)
     local: dict[str, Any] = field(default_factory=dict)
+    _unseen: set[str] = field(default_factory=set)
+    """Local relations that Spark has not been shown: to show one takes longer than to make it."""
     _persisted: list[Any] = field(default_factory=list)
 
     @property
@@ -41,8 +43,14 @@ class Relations:
 
     def register(self, name: str, rows: Any) -> None:
         """Takes local rows as a relation."""
-        local_frame(self.session, rows).createOrReplaceTempView(name)
         self.sizes[name], self.local[name] = rows.num_rows, rows
+        self._unseen.add(name)
+
+    def show(self, *names: str) -> None:
+        """Lets Spark read local relations by their names: these, or all."""
+        for name in sorted(self._unseen.intersection(names) if names else self._unseen):
+            local_frame(self.session, self.local[name]).createOrReplaceTempView(name)
+            self._unseen.discard(name)
 
     def values(self, small: Ref | BaseDiff | Images, name: str) -> frozenset[Any] | None:
         """All that a relation has in a column, where it is local data and not much."""

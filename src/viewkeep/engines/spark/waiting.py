@@ -7,7 +7,6 @@ refresh then takes no second look at its table, and Spark knows that they are fe
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,16 +37,13 @@ class WaitingDiffs:
     def __init__(self, session: Any) -> None:
         self._session = session
         self._known: dict[tuple[str, str], _Known] = {}
+        self._shown: set[tuple[str, str]] = set()
+        """Of which entries Spark has a temporary view."""
         self._rows: dict[tuple[str, str], int] = {}
         self._seconds: dict[tuple[str, str], float] = {}
 
-    def readable(
-        self, view: str, layouts: Mapping[str, log.Layout], state: delta.State
-    ) -> dict[str, exp.Expr]:
-        """For each target what to read in a refresh: the rows as of the state, with what waits in effect."""
-        return {target: self._relation(view, target, layout, state) for target, layout in layouts.items()}
-
-    def _relation(self, view: str, target: str, layout: log.Layout, state: delta.State) -> exp.Expr:
+    def readable(self, view: str, target: str, layout: log.Layout, state: delta.State) -> exp.Expr:
+        """What to read of a target in a refresh: the rows as of the state, with what waits in effect."""
         stored = delta.storage(view, target, state.version(target))
         if not state.waits(target).entries:
             return stored
@@ -55,31 +51,37 @@ class WaitingDiffs:
 
     def entries(self, view: str, target: str, state: delta.State) -> exp.Expr:
         """The entries that wait for a target, as a temporary view of local data."""
-        name = temporary(f"waiting_{view}_{target}")
+        name, entries = temporary(f"waiting_{view}_{target}"), self.here(view, target, state)
+        if (view, target) not in self._shown:
+            local_frame(self._session, entries).createOrReplaceTempView(name)
+            self._shown.add((view, target))
+        return exp.table_(name, quoted=True)
+
+    def here(self, view: str, target: str, state: delta.State) -> Any:
+        """The entries that wait for a target, as an Arrow table."""
         known = self._known.get((view, target))
         if known is None or known.version != state.version(target):
             query = exp.select("*").from_(delta.storage(view, target, state.version(target)))
             entries = self._session.sql(to_sql(query.where(log.is_entry()))).toArrow()
-            self._keep(view, target, state.version(target), entries)
-        return exp.table_(name, quoted=True)
+            known = self._keep(view, target, state.version(target), entries)
+        return known.entries
 
     def added(self, view: str, target: str, before: delta.State, version: int, stored: Any) -> None:
         """What a refresh has stored, rows and entries, is committed as this version."""
         new = stored.filter(pc.is_valid(stored.column(log.IDS)))
         known = self._known.get((view, target))
         if known is not None and known.version == before.version(target):
-            self._keep(
-                view, target, version, pa.concat_tables([known.entries, new], promote_options="default")
-            )
+            both = pa.concat_tables([known.entries, new.cast(known.entries.schema)])
+            self._keep(view, target, version, both)
         elif not before.waits(target).entries:
             self._keep(view, target, version, new)
 
-    def _keep(self, view: str, target: str, version: int, entries: Any) -> None:
+    def _keep(self, view: str, target: str, version: int, entries: Any) -> _Known:
         # what one query knows never to be null, another does not
         entries = entries.cast(pa.schema([f.with_nullable(True) for f in entries.schema]))
-        frame = local_frame(self._session, entries)
-        frame.createOrReplaceTempView(temporary(f"waiting_{view}_{target}"))
-        self._known[view, target] = _Known(version, entries)
+        self._shown.discard((view, target))
+        known = self._known[view, target] = _Known(version, entries)
+        return known
 
     def forget(self, view: str) -> None:
         """The view is gone, or filled anew."""

@@ -1,0 +1,314 @@
+"""Queries of a delta script over few rows, answered by an embedded database beside Spark.
+
+A refresh of a few changes reads a few rows: the changes, and what they look up. Once these rows are here,
+Spark has nothing to distribute, and each query, join and broadcast of it is one more job of a fifth of a
+second. So Spark fetches the rows that a query looks up, in one job for each relation, and the query itself
+runs here, in the words that views have on DuckDB, where they mean the same (docs/decisions/0027).
+
+It answers only where nothing can differ: for tables with keys and types that both engines compare and add up
+alike, and without functions of the user's own. Where it does not answer, Spark computes the query: also where
+it fails, so that an error is Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from viewkeep.algebra.bags import is_bag
+from viewkeep.algebra.expressions import Expr, column, columns_of, conjuncts, pre_name, substitute
+from viewkeep.algebra.nodes import Column, Item, Node, Project, Scan, Select, passing, walk
+from viewkeep.algebra.script_nodes import BaseDiff, Images, Ref, SemiJoin, Stored, Union
+from viewkeep.algebra.types import Type
+from viewkeep.engines.duckdb.database import MISGUIDED
+from viewkeep.engines.duckdb.dialect import to_sql
+from viewkeep.engines.spark.dialect import to_sql as to_spark_sql
+from viewkeep.engines.spark.names import LOCAL_ROWS, SparkNames, temporary
+from viewkeep.engines.spark.relations import Relations
+from viewkeep.engines.spark.waiting import WaitingDiffs
+from viewkeep.idiff import log
+from viewkeep.script.render import Names, Renderer
+from viewkeep.store import delta
+
+# Relations up to this size are fetched whole, once for all queries of a refresh.
+WHOLE = 10_000
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "string": pa.string(),
+    "date": pa.date32(),
+}
+STORED = {log.BORN: pa.int64(), log.IDS: pa.string(), log.SETS: pa.list_(pa.field("element", pa.string()))}
+
+
+def arrow_type(kind: Type) -> pa.DataType | None:
+    """The type of values that mean the same here and on Spark. Not doubles, whose sums depend on the order,
+    nor timestamps, which Spark shows in the session's time zone."""
+    if kind.kind == "decimal":
+        return pa.decimal128(kind.precision, kind.scale)
+    return _ARROW.get(kind.kind)
+
+
+def schema_of(columns: Sequence[Column], first: Mapping[str, pa.DataType] | None = None) -> pa.Schema | None:
+    """The columns of a relation in Arrow's types, if all have one."""
+    kinds = [(c.name, arrow_type(c.type)) for c in columns]
+    if any(kind is None for _, kind in kinds):
+        return None
+    return pa.schema([*(first or {}).items(), *kinds])
+
+
+def embedded() -> Any:
+    """A database in memory."""
+    con = duckdb.connect()
+    con.execute("SET threads = 1")
+    con.execute("SET disabled_optimizers = ?", [MISGUIDED])
+    return con
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one refresh reads: the view's targets at a state, and base tables after the change. `sizes`: about
+    how many rows base tables have."""
+
+    view: str
+    state: delta.State
+    layouts: Mapping[str, log.Layout]
+    names: SparkNames
+    changed: frozenset[str]
+    sizes: Mapping[str, int]
+
+    def is_small(self, leaf: Scan | Stored) -> bool:
+        """Whether a relation is small as a whole; a target is where all tables of its view are."""
+        rows = self.sizes.values() if isinstance(leaf, Stored) else [self.sizes.get(leaf.table, WHOLE + 1)]
+        return bool(self.sizes) and sum(rows) <= WHOLE
+
+
+class Nearby:
+    """Answers queries of one refresh."""
+
+    def __init__(
+        self,
+        con: Any,
+        place: Place,
+        relations: Relations,
+        waiting: WaitingDiffs,
+        fetching: Callable[[str, Node], Any],
+    ) -> None:
+        """`fetching`: a context in which rows are fetched, by the leaf's name and the leaf as narrowed."""
+        self._con, self._place, self._relations, self._waiting = con, place, relations, waiting
+        self._fetching = fetching
+        self._fetched: dict[str, pa.Table] = {}
+        self._too_many: set[str] = set()
+
+    def answer(
+        self,
+        queries: Sequence[Node],
+        build: Callable[[Sequence[Node], Names], exp.Query],
+        schema: pa.Schema | None,
+    ) -> pa.Table | None:
+        """The rows of what `build` makes of some queries; None where Spark has to compute them."""
+        if schema is None or not all(map(self._is_plain, queries)):
+            return None
+        here = _Here()
+        try:
+            near = [self._brought(query, here) for query in queries]
+        except _TooMuch:
+            return None
+        for node in (n for query in near for n in walk(query)):
+            name = _relation(node)
+            if name is not None and not here.has(name):
+                here.rows[name] = self._relations.local[name]
+        tree = build(near, here)
+        if any(not call.meta.get("made") for call in tree.find_all(exp.Anonymous)):
+            return None  # a function of the user's own, whatever it is called here
+        try:
+            return self._run(tree, here.rows).cast(schema)
+        except (duckdb.Error, pa.ArrowInvalid):
+            return None
+
+    def _run(self, tree: exp.Query, rows: Mapping[str, pa.Table]) -> pa.Table:
+        for select in tree.find_all(exp.Select):
+            select.set("hint", None)  # what is said to Spark
+        with self._registered(rows):
+            return self._con.sql(to_sql(tree)).to_arrow_table()
+
+    @contextmanager
+    def _registered(self, rows: Mapping[str, pa.Table]) -> Iterator[None]:
+        for name, table in rows.items():
+            self._con.register(name, table)
+        try:
+            yield
+        finally:
+            for name in rows:
+                self._con.unregister(name)
+
+    def _is_plain(self, query: Node) -> bool:
+        """Whether all that a query reads is small or narrowed, with keys, and of types that mean the same."""
+        for node in walk(query):
+            name = _relation(node)
+            if name is not None and name not in self._relations.local:
+                return False
+            if is_bag(node) or any(arrow_type(c.type) is None for c in node.columns):
+                return False
+            if isinstance(node, (BaseDiff, Images)) and is_bag(node.scan):
+                return False
+        return True
+
+    # --- what is fetched ---
+
+    def _brought(self, node: Node, here: _Here) -> Node:
+        """The query with each stored relation, and what narrows it, in the form of rows that are here."""
+        leaf, conditions = _narrowed(node)
+        if isinstance(leaf, Scan):
+            return self._table(leaf, conditions, here)
+        if isinstance(leaf, Stored):
+            return self._target(leaf, conditions, here)
+        return (
+            node.with_inputs([self._brought(child, here) for child in node.inputs]) if node.inputs else node
+        )
+
+    def _table(self, scan: Scan, conditions: list[Expr], here: _Here) -> Node:
+        """A base table. As it was before the change is, by the rows after it and the net changes:
+
+        before = (after without the keys that came or changed) + (what went or changed, as it was)
+        """
+        after = Scan(scan.table, scan.alias, scan.fields, scan.key)
+        asked = [] if self._place.is_small(scan) else conditions
+        ref = self._ref(scan, asked, self._place.names.table(after), scan.columns, here)
+        rows: Node = ref
+        if scan.state == "pre" and scan.table in self._place.changed:
+            if temporary(f"net_{scan.table}") not in self._relations.local:
+                raise _TooMuch
+            came = Union(tuple(passing(BaseDiff(scan, kind), scan.key) for kind in ("insert", "update")))
+            kept = SemiJoin(ref, came, tuple((k, k) for k in scan.key), anti=True)
+            gone = passing(BaseDiff(scan, "delete"), scan.names)
+            rows = Union((passing(kept, scan.names), gone, _as_it_was(scan)))
+        return _selected(rows, conditions)
+
+    def _target(self, stored: Stored, conditions: list[Expr], here: _Here) -> Node:
+        """A target of the view: its rows as they are stored, and what waits for them, which is here."""
+        place, target = self._place, stored.target
+        layout, waits = place.layouts[target], bool(place.state.waits(target).entries)
+        set_later = {name for shape in layout.shapes for name in shape.sets} if waits else set()
+        fixed = [c for c in conditions if not columns_of(c) & set_later]
+        asked = [] if place.is_small(stored) else fixed
+        version = delta.storage(place.view, target, place.state.version(target))
+        head = (Column(log.BORN, Type("bigint")), Column(log.IDS, Type("string")))
+        ref = self._ref(stored, [log.is_row(), *asked], version, (*head, *layout.columns), here)
+        if waits:
+            entries = f"entries of {target}"
+            here.rows[entries] = self._waiting.here(place.view, target, place.state)
+            query = log.resolved(layout, here.ref(ref.name), exp.table_(entries, quoted=True))
+            resolved = self._run(query, here.rows)
+            ref = Ref(f"{ref.name} resolved", stored.columns)
+            here.rows[ref.name] = resolved
+        return _selected(Ref(ref.name, stored.columns), conditions)
+
+    def _ref(
+        self,
+        leaf: Scan | Stored,
+        conditions: list[Expr],
+        relation: Expr,
+        columns: Sequence[Column],
+        here: _Here,
+    ) -> Ref:
+        """Rows of a relation of Spark's, fetched once for the whole refresh."""
+        narrow = any(c.find(exp.In) or isinstance(c, exp.Boolean) for c in conditions)
+        if not narrow and not self._place.is_small(leaf):
+            raise _TooMuch
+        base = leaf.base_name if isinstance(leaf, Scan) else {}
+        outputs = [exp.alias_(column(base.get(c.name, c.name)), c.name, quoted=True) for c in columns]
+        named = {name: column(own) for name, own in base.items()}
+        query = exp.select(*outputs).from_(relation.copy())
+        for condition in conditions:
+            query = query.where(substitute(condition, named))
+        sql = to_spark_sql(query)
+        if sql not in self._fetched:
+            if sql in self._too_many:
+                raise _TooMuch
+            with self._fetching(
+                leaf.table if isinstance(leaf, Scan) else leaf.target, _selected(leaf, conditions)
+            ):
+                rows = self._relations.session.sql(sql).limit(LOCAL_ROWS + 1).toArrow()
+            if rows.num_rows > LOCAL_ROWS:
+                self._too_many.add(sql)
+                raise _TooMuch
+            self._fetched[sql] = rows
+        name = f"fetched {list(self._fetched).index(sql)}"
+        here.rows[name] = self._fetched[sql]
+        return Ref(name, tuple(columns))
+
+
+class _TooMuch(Exception):
+    """A query would need more rows here than are worth bringing."""
+
+
+@dataclass
+class _Here:
+    """Where the leaves of a query are that has all its rows here, by name."""
+
+    rows: dict[str, pa.Table] = field(default_factory=dict)
+    row: str = ""
+    full_joins: bool = True
+
+    def has(self, name: str) -> bool:
+        return name in self.rows
+
+    def table(self, scan: Scan) -> Expr:
+        raise AssertionError(f"{scan.table} is not here")
+
+    def stored(self, target: str) -> Expr:
+        raise AssertionError(f"{target} is not here")
+
+    def net(self, table: str) -> Expr:
+        return exp.table_(temporary(f"net_{table}"), quoted=True)
+
+    def ref(self, name: str) -> Expr:
+        return exp.table_(name if self.has(name) else temporary(name), quoted=True)
+
+
+def _relation(node: Node) -> str | None:
+    """The relation of a refresh that a node reads, if it reads one."""
+    if isinstance(node, Ref) and not node.name.startswith("fetched "):
+        return temporary(node.name)
+    if isinstance(node, (BaseDiff, Images)):
+        return temporary(f"net_{node.scan.table}")
+    return None
+
+
+def _narrowed(node: Node) -> tuple[Node, list[Expr]]:
+    """A node without the selections on top of it, and their conditions."""
+    conditions: list[Expr] = []
+    while isinstance(node, Select):
+        conditions += conjuncts(node.predicate)
+        node = node.input
+    return node, conditions
+
+
+def _selected(rows: Node, conditions: Sequence[Expr]) -> Node:
+    for condition in conditions:
+        rows = Select(rows, condition)
+    return rows
+
+
+def _as_it_was(scan: Scan) -> Project:
+    """The rows that a batch updates, as they were before it."""
+    diff = BaseDiff(scan, "update")
+    items = (Item(c, column(c.name if c.name in scan.key else pre_name(c.name))) for c in scan.columns)
+    return Project(diff, tuple(items))
+
+
+def rendered(queries: Sequence[Node], names: Names) -> exp.Query:
+    """One query as it is."""
+    (query,) = queries
+    return Renderer(names).query(query)
