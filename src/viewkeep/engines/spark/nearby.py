@@ -32,6 +32,8 @@ from viewkeep.engines.spark.dialect import to_sql as to_spark_sql
 from viewkeep.engines.spark.names import LOCAL_ROWS, SparkNames, temporary
 from viewkeep.engines.spark.relations import Relations
 from viewkeep.engines.spark.waiting import WaitingDiffs
+from viewkeep.frontend.functions import PREFIX
+from viewkeep.frontend.typed import QUOTIENT
 from viewkeep.idiff import log
 from viewkeep.script.render import Names, Renderer
 from viewkeep.store import delta
@@ -129,8 +131,8 @@ class Nearby:
             if name is not None and not here.has(name):
                 here.rows[name] = self._relations.local[name]
         tree = build(near, here)
-        if any(not call.meta.get("made") for call in tree.find_all(exp.Anonymous)):
-            return None  # a function of the user's own, whatever it is called here
+        if not all(map(_is_ours, tree.find_all(exp.Anonymous))):
+            return None  # a function of the user's own, whatever DuckDB has by that name
         try:
             return self._run(tree, here.rows).cast(schema)
         except (duckdb.Error, pa.ArrowInvalid):
@@ -275,6 +277,11 @@ class _Here:
 
     def ref(self, name: str) -> Expr:
         return exp.table_(name if self.has(name) else temporary(name), quoted=True)
+
+
+def _is_ours(call: exp.Anonymous) -> bool:
+    """Whether a function is one that viewkeep spells for each engine."""
+    return call.name.startswith(PREFIX) or call.name.lower() == QUOTIENT
 
 
 def _relation(node: Node) -> str | None:
