@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Kept, Past, choose
+from viewkeep.engines.spark.keeper import found_by_values
+from viewkeep.script.cost import rows_read
 
-from .helpers import compiled, table
+from .helpers import COST, changes, compiled, table
 
 # a refresh that recomputed
 COMPUTED = Past("full", 50, 1.0)
@@ -180,3 +182,12 @@ def test_what_needs_everything(query: str, reason: str | None) -> None:
 
     found = needs_everything(compiled(query, [table("r", "k INT, a INT", "k")]).plan)
     assert (found is None) if reason is None else (found is not None and reason in found)
+
+
+def test_on_spark_targets_are_not_scanned_for_a_few_values() -> None:
+    """A price changes: its rows are found in the cache, and the groups of these in the view."""
+    view = compiled(COST)
+    sizes = found_by_values(view, {"parts": 10**6, "links": 10**7, "devices": 10**6})
+    script = view.script(changes(parts="update:price"))
+    assert rows_read(script, sizes) == 0
+    assert rows_read(script, replace(sizes, is_looked_up=lambda leaf, column: False)) >= 10**7

@@ -19,6 +19,8 @@ from typing import Any
 from pyspark.errors import PySparkException
 from sqlglot import exp
 
+from viewkeep.algebra.nodes import Scan
+from viewkeep.algebra.script_nodes import Stored
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import LARGE_TABLES, Choice
 from viewkeep.engines.choosing import weigh
@@ -39,6 +41,7 @@ from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh
 from viewkeep.script.cost import Sizes
 from viewkeep.script.model import Script
+from viewkeep.script.prune import MOST_VALUES
 from viewkeep.store import delta
 
 # seconds that a statement takes however little it reads: planning it, and Delta's commit
@@ -244,8 +247,7 @@ class Keeper:
     def _choose(
         self, view: View, compiled: Compiled, script: Script, counts: Counts, tables: Mapping[str, int]
     ) -> Choice:
-        # files are scanned, whatever is looked for
-        sizes = Sizes(tables, {}, lambda leaf, column: False)
+        sizes = found_by_values(compiled, tables)
         overhead = STATEMENT * (len(script.lets) + len(script.applies))
         past = partial(self._history.past, view)
         return weigh(view, compiled, script, counts, sizes, overhead, past)
@@ -304,6 +306,17 @@ class Keeper:
 
     def _properties(self, view: View) -> dict[str, str]:
         return self._tables.properties(delta.storage(view.name, delta.ROWS)) or {}
+
+
+def found_by_values(compiled: Compiled, tables: Mapping[str, int]) -> Sizes:
+    """What a refresh scans: not targets, of which a few values are found by their pages; of base tables all
+    files."""
+    found = compiled.lookups()
+
+    def is_looked_up(leaf: Scan | Stored, column: str) -> bool:
+        return isinstance(leaf, Stored) and column in found[leaf.target]
+
+    return Sizes(tables, {}, is_looked_up, looked_up=MOST_VALUES)
 
 
 def _pages(target: str, by: str | None) -> Mapping[str, str]:
