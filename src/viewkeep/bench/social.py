@@ -197,8 +197,9 @@ def graph_tables(
     users: int, followers: int = 11, tweets: int = 6, retweets: int = 7
 ) -> list[tuple[str, str]]:
     """The four tables of GraphIVM, figures 9.1 and 9.2, with so many rows for each user; its small data set
-    has a hundred followers for each, or all users if there are fewer. Tweets and retweets are numbered in the order of time; a retweet is of a
-    tweet that was there before it, the more likely the less time has passed."""
+    has a hundred followers for each, or all users if there are fewer. Tweets and retweets are numbered in
+    the order of time; a retweet is of a tweet that was there before it, the more likely the less time has
+    passed."""
     many, followers = users * tweets, min(followers, users)
     now, age = f"id * {tweets} DIV {retweets}", ranked("id", 13, many)
     original = f"CASE WHEN {now} > {age} THEN {now} - {age} - 1 ELSE 0 END"
