@@ -22,8 +22,8 @@ _PHASES = (("view", "#1f6fb2"), ("caches", "#e08e2b"), ("diff", "#5aa469"), ("ot
 _WIDTH, _HEIGHT, _LEFT, _BELOW = 860, 300, 60, 46
 _STYLE = (
     "body{font:15px sans-serif;max-width:64em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
-    "td,th{padding:.2em .6em;text-align:right;white-space:nowrap;vertical-align:top;border-bottom:1px solid #ddd}"
-    "th:first-child{text-align:left}small{color:#555}"
+    "td,th{padding:.2em .6em;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}"
+    "td,th{vertical-align:top}th:first-child{text-align:left}small{color:#555}"
 )
 
 
