@@ -82,15 +82,16 @@ def _table(rows: Sequence[Row], state: str) -> str:
         own = {r["method"]: r for r in shown if r["value"] == value}
         cells = ""
         for m in names:
-            cells += f"<td>{_told(own[m][state], taken[m], scripts[value][m]) if m in own else ''}</td>"
+            script = scripts.get(value, {}).get(m)
+            cells += f"<td>{_told(own[m][state], taken[m], script) if m in own else ''}</td>"
         lines.append(f"<tr><th>{escape(_label(next(iter(own.values()))))}</th>{cells}</tr>")
     return f"<table><tr><th></th>{heads}</tr>{''.join(lines)}</table>"
 
 
-def _told(found: Mapping[str, Any], times_id: float, script_times_id: float) -> str:
+def _told(found: Mapping[str, Any], times_id: float, script_times_id: float | None) -> str:
     least, middle, most, script = (found[name] * 1000 for name in ("least", "seconds", "most", "script"))
     told = f"{middle:,.1f}, {times_id:.1f}x<br><small>{least:,.1f}-{most:,.1f}"
-    if script:  # recomputing has none
+    if script and script_times_id is not None:  # recomputing has none, nor has an engine that does not tell
         told += f"<br>script: {script:,.1f}, {script_times_id:.1f}x"
     return f"{told}</small>"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,6 +54,8 @@ class _Run:
     report: delta.Report
     commits: int = 0
     changed: int | Callable[[], int] = 0
+    phases: dict[str, float] = field(default_factory=dict)
+    """The seconds for reading the feeds, computing diffs, changing caches and changing the view."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,12 @@ class Refresher:
     ) -> Outcome:
         """Computes and commits what changed since the state; the state that the view is in then. Where
         recomputing is chosen, nothing is done yet."""
-        relations, started = Relations(self._session), time.time()
+        relations, started, begun = Relations(self._session), time.time(), time.perf_counter()
         try:
             changes = Feeds(view, state, relations, self._tables, together, progress).read()
             if changes.are_none and changes.watermark == dict(state.watermark):
                 return Outcome("none", "no base table changed", {"commits": 0}, state)
+            net = time.perf_counter() - begun
             script = compiled.script(changes.present)
             report = delta.Report("none", "the changes of the base tables cancel out", started)
             if not changes.are_none:
@@ -121,7 +124,7 @@ class Refresher:
                 strategy = "groups" if script.recomputes else compiled.strategy
                 reason = told(view, strategy, changes.counts)
                 report = delta.Report(strategy, reason, started, changes_in=count)
-            run = _Run(view, compiled.layouts(), state, relations, changes, report)
+            run = _Run(view, compiled.layouts(), state, relations, changes, report, phases={"net": net})
             targets = self.waiting.readable(view.name, run.layouts, state)
             names = SparkNames(view.name, state.watermark, changes.watermark, targets)
             with delta.settings(self._session, SMALL_JOBS if relations.are_local else {}):
@@ -134,6 +137,7 @@ class Refresher:
             "statements": run.commits,
             "commits": run.commits,
             "changes_in": run.report.changes_in,
+            "phases": run.phases,
         }
         return Outcome(run.report.strategy, run.report.reason, more, run.state)
 
@@ -157,6 +161,7 @@ class Refresher:
 
     def _run(self, run: _Run, script: Script, names: SparkNames, progress: Progress) -> None:
         """Computes all relations, commits the caches, then the rows."""
+        started = time.perf_counter()
         for let in script.lets:
             if let.unless_empty is not None and not run.relations.sizes[temporary(let.unless_empty)]:
                 empty = self._session.createDataFrame([], self._render(run, let.query, names).schema)
@@ -179,15 +184,19 @@ class Refresher:
         if on_view.size and on_view.is_wide:
             reason = f"{run.report.reason}; merged into the rows, since the change is wide"
             run.report = replace(run.report, reason=reason)
+        computed = time.perf_counter()
         for target, made in stored.items():
             if target != delta.ROWS and made.size:
                 progress(f"committing {target} of {run.view.name}")
                 self._commit(run, target, made)
+        cached = time.perf_counter()
         progress(f"committing rows of {run.view.name}")
         run.changed = on_view.changed
         if not on_view.size:  # the commit that counts, with the watermark, is made though no row changes
             on_view = replace(on_view, statement=_storing_nothing(run.view.name))
         self._commit(run, delta.ROWS, on_view)
+        run.phases |= {"diff": computed - started, "caches": cached - computed}
+        run.phases["view"] = time.perf_counter() - cached
         progress(f"committed rows of {run.view.name}")
 
     def _commit(self, run: _Run, target: str, made: _ToStore) -> None:
