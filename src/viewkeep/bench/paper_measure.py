@@ -1,8 +1,8 @@
 """Measures the experiments of the idIVM paper: figure 12 (see paper.py) and figure 10 (see social.py).
 
-A warm round follows others: what it needs is in memory. Before a cold one the server is started again with
-nothing of its files in memory, for each method anew, as in the paper; then a small view is refreshed, so
-that what is cold are tables, caches, views and their indexes, and not the server's catalog.
+Before warm rounds all tables, caches, views and indexes are read into memory. Before a cold one the server is
+started again with nothing of its files in memory, for each method anew, as in the paper; then a small view is
+refreshed, so that what is cold are tables, caches, views and their indexes, and not the server's catalog.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from viewkeep.bench.methods import METHODS, Maintained, Method, difference
 from viewkeep.bench.paper import FIGURES, PARTS_AT_SCALE_1, Point, Simulated, change, methods, points, tables
-from viewkeep.bench.settle import settle
+from viewkeep.bench.settle import hashing, settle, warm
 from viewkeep.bench.social import Social
 from viewkeep.cli.output import Console
 from viewkeep.connection import Connection
@@ -162,8 +162,9 @@ class _Rounds:
         settle(self._vk)
 
     def create(self, compared: Sequence[Method]) -> None:
-        for method in compared:
-            method.create()
+        with hashing(self._vk):
+            for method in compared:
+                method.create()
         settle(self._vk)
 
     def measure(
@@ -177,6 +178,7 @@ class _Rounds:
             for method in _turned(maintained, number):
                 self._chill()
                 yield {**self._timed(method), "round": number, "state": "cold"}
+        warm(self._vk)
         for number in range(self._plan.repeat + 1):
             self._change(changes)
             for method in _turned(compared if 0 < number <= recomputes else maintained, number):
@@ -211,7 +213,8 @@ def _turned(compared: Sequence[Method], number: int) -> list[Method]:
 def _wrong(vk: Connection, compared: Sequence[Method], output: Console) -> int:
     """How many results differ from the recomputed one: that is the query, in the engine's own words."""
     recompute = next(method for method in compared if method.name == "recompute")
-    recompute.refresh()
+    with hashing(vk):
+        recompute.refresh()
     wanted = f"SELECT * FROM {recompute.relation}"
     problems: dict[str, str] = {}
     for method in compared:
