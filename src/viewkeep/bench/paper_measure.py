@@ -258,7 +258,7 @@ def medians(measurements: Sequence[Measurement]) -> list[Measurement]:
         row |= {state: _spread(found) for state, found in states.items() if found}
         for name in _COUNTS:
             if name in group[0]:
-                row[name] = round(median(one[name] for one in states["warm"]))
+                row[name] = round(median(one[name] for one in states["warm"] or group))
         rows.append(row)
     return rows
 
