@@ -100,6 +100,25 @@ def test_over_a_many_to_many_join_nothing_is_stored_but_the_view() -> None:
     assert "r" in reads(script(view, s="update:a"))
 
 
+FRIENDS = "FROM r AS a JOIN s AS f ON f.a = a.k JOIN s AS g ON g.a = f.b JOIN r AS u ON u.k = g.b"
+
+
+def test_a_many_to_many_join_is_cached_where_another_equality_ties_its_sides() -> None:
+    """Friends of friends in the same city: few of all pairs."""
+    tied = compiled(f"SELECT a.k, SUM(u.a) AS m {FRIENDS} WHERE u.b = a.b GROUP BY a.k", [R, S])
+    assert roles(tied) == [("cache_1", "input cache"), ("rows", "view")]
+    assert reads(script(tied, r="update:a")) == {"stored cache_1", "stored rows"}
+    untied = compiled(f"SELECT a.k, SUM(u.a) AS m {FRIENDS} GROUP BY a.k", [R, S])
+    assert roles(untied) == [("rows", "view")]
+
+
+def test_the_same_columns_once_more_tie_nothing() -> None:
+    """Each row of a side meets all of the other with its b, whatever the third table has."""
+    third = "JOIN r AS t ON t.b = r.b AND t.b = s.b"
+    view = compiled(f"SELECT r.a, SUM(s.a) AS m FROM r JOIN s ON r.b = s.b {third} GROUP BY r.a", [R, S])
+    assert roles(view) == [("rows", "view")]
+
+
 def test_over_a_cross_join_nothing_is_stored_but_the_view() -> None:
     assert roles(compiled("SELECT r.a, COUNT(*) AS m FROM r CROSS JOIN s GROUP BY r.a", [R, S])) == [
         ("rows", "view")

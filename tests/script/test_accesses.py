@@ -42,6 +42,13 @@ def test_without_a_cache_the_view_has_the_rows() -> None:
     assert found == Parameters(a=10, p=2, g=1, k=0, grouped=False)
 
 
+def test_a_cache_that_the_change_does_not_reach_is_none() -> None:
+    """A column that is joined with an aggregate, and not aggregated itself."""
+    counts = Accesses(counted=600, changes=200, viewed=400, cached=0)
+    found = derived(counts, Accesses(counted=200 * 10 + 800, changes=200, viewed=400))
+    assert found == Parameters(a=10, p=2, g=1, k=0, grouped=False)
+
+
 def test_rows_that_are_new_in_the_cache_are_told_apart() -> None:
     by_ids = Accesses(counted=0, changes=100, viewed=300, cached=300, inserted=200)
     found = derived(by_ids, Accesses(counted=100 * 9 + 600, changes=100, viewed=300))

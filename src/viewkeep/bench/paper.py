@@ -31,7 +31,8 @@ class Point:
     parts: int
     d: int = 200
     j: int = 2
-    s: int = 20
+    s: int | None = 20
+    """None: without the selection."""
     f: int = 10
 
     @property
@@ -46,8 +47,9 @@ class Point:
 
     @property
     def condition(self) -> str:
-        """The selection, which figure 12b leaves out."""
-        return f"WHERE bucket < {self.s}" if self.j == 2 else ""
+        """The selection. A hundred buckets of devices stand for the paper's categories, so that any share of
+        them can be the phones."""
+        return "" if self.s is None else f"WHERE bucket < {self.s}"
 
     def joined(self, *left_out: str) -> str:
         """The join of all tables but some, with the selection if devices is among them."""
@@ -84,7 +86,7 @@ def points(figure: str, parts: int) -> Iterator[tuple[int, Point]]:
     for value in asked.values:
         point = replace(Point(parts), **{asked.parameter: value})
         if figure == "12b":
-            point = replace(point, s=100)
+            point = replace(point, s=None)  # so it is in the paper: to see what joins alone do
         if point.d <= parts // 2:
             yield value, point
 

@@ -104,13 +104,34 @@ def private_server(
         options += ["-c", f"unix_socket_directories={folder}"]
         control = (str(where / "pg_ctl"), "-D", str(data), "-l", str(log), "-w")
         server = Server(port, control, " ".join(options), data, account)
-        _run([*control, "-o", server.options, "start"], account)
-        try:
-            yield server
-        finally:
-            _run([*control, "-m", "immediate", "stop"], account)
+        with _stopped_without_us(control, folder, account):
+            _run([*control, "-o", server.options, "start"], account)
+            try:
+                yield server
+            finally:
+                _run([*control, "-m", "immediate", "stop"], account)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _stopped_without_us(control: Sequence[str], folder: Path, account: str | None) -> Iterator[None]:
+    """A server outlives who started it. So a shell waits at a pipe that we hold, and closing it without a
+    word, which the system does for whoever is killed, has it stop the server and remove its folder."""
+    watch = 'read -r over && exit; "$@" -m immediate stop; rm -rf "$0"'
+    watcher = subprocess.Popen(
+        ["/bin/sh", "-c", watch, str(folder), *control],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        user=account,
+        cwd="/",
+        start_new_session=True,  # signals to our group, such as Ctrl-C, are not meant for it
+    )
+    try:
+        yield
+    finally:
+        watcher.communicate(b"over\n")
 
 
 def _run(command: Sequence[Any], account: str | None) -> None:

@@ -62,16 +62,27 @@ def _views(tweets: int) -> dict[str, str]:
     }
 
 
+def _cubed(share: str, count: int) -> str:
+    """A whole number below `count` for a share in millionths, small ones far more often than large ones."""
+    return f"(({share}) * ({share}) DIV {_FINE} * ({share}) DIV {_FINE} * {count} DIV {_FINE})"
+
+
 def ranked(number: str, salt: int, count: int) -> str:
     """A whole number below `count`, small ones far more often than large ones."""
-    share = f"{mixed(number, salt)} % {_FINE}"
-    cubed = f"({share}) * ({share}) DIV {_FINE} * ({share}) DIV {_FINE}"
-    return f"({cubed} * {count} DIV {_FINE})"
+    return _cubed(f"{mixed(number, salt)} % {_FINE}", count)
 
 
 def skewed(number: str, salt: int, count: int) -> str:
     """A key below `count`, some far more often than others: ranks are spread over the keys."""
     return f"{ranked(number, salt, count)} * {_factor(count)} % {count}"
+
+
+def unlike(number: str, salt: int, count: int, place: str, of: int) -> str:
+    """A key below `count` as `skewed` draws it, one of `of` draws that are all different. The draw at each
+    place has its own part of the distribution, so its rank, which also counts the places before it, is
+    higher than theirs; together they follow the same power law."""
+    share = f"(({place}) * {_FINE} + {mixed(number, salt)} % {_FINE}) DIV {of}"
+    return f"({place} + {_cubed(share, count - of + 1)}) * {_factor(count)} % {count}"
 
 
 def _factor(count: int) -> int:
@@ -91,6 +102,11 @@ class Social:
     @property
     def tweets(self) -> int:
         return self.users * TWEETS
+
+    @property
+    def friends(self) -> int:
+        """How many friends each user has."""
+        return min(FRIENDS, self.users)
 
     @property
     def views(self) -> Mapping[str, str]:
@@ -143,16 +159,17 @@ class Social:
              f"id, CAST({mixed('id', 1)} % {CITIES} AS INT), CAST({mixed('id', 2)} % 1000 AS INT), "
              f"CAST({mixed('id', 3)} % 500 AS INT)", users),
             ("friendlist", "uid BIGINT, friendid BIGINT, PRIMARY KEY (uid, friendid)",
-             f"id % {users}, {skewed('id', 4, users)}", users * FRIENDS),
+             f"id % {users}, {unlike('id', 4, users, f'id DIV {users}', self.friends)}",
+             users * self.friends),
             ("microblog", "mid BIGINT, uid BIGINT, time BIGINT, PRIMARY KEY (mid)",
              f"id, {mixed('id', 5)} % {users}, id", tweets),
             ("retweets", "remid BIGINT, mid BIGINT, uid BIGINT, time BIGINT, PRIMARY KEY (remid)",
              f"id, (id DIV 2) * 10, {skewed('id', 6, users)}, (id DIV 2) * 10 + {mixed('id', 7)} % 100",
              tweets // 5),
             ("mentions", "mid BIGINT, uid BIGINT, PRIMARY KEY (mid, uid)",
-             f"(id DIV 2) * 5 + 1, {skewed('id', 8, users)}", tweets * 2 // 5),
+             f"(id DIV 2) * 5 + 1, {unlike('id', 8, users, 'id % 2', 2)}", tweets * 2 // 5),
             ("rel_event_microblog", "mid BIGINT, eventid BIGINT, PRIMARY KEY (mid, eventid)",
-             f"(id DIV 4) * 5 + id DIV 2 % 2 + 2, {skewed('id', 9, EVENTS)}", tweets * 4 // 5),
+             f"(id DIV 4) * 5 + id DIV 2 % 2 + 2, {unlike('id', 9, EVENTS, 'id % 2', 2)}", tweets * 4 // 5),
         ]  # fmt: skip
         return [step for name, columns, row, count in made for step in filled(name, columns, row, count)]
 
@@ -166,12 +183,12 @@ class Social:
 
 
 def filled(name: str, columns: str, row: str, count: int) -> list[tuple[str, str]]:
-    """The statements that make a table and fill it, each row once."""
+    """The statements that make a table and fill it, a row for each number."""
     return [
         (f"creating {name}", f"CREATE TABLE {name} ({columns})"),
         (
             f"filling {name} from {count:,} numbers",
-            f"INSERT INTO {name} SELECT DISTINCT {row} FROM range(0, {count}) AS t(id)",
+            f"INSERT INTO {name} SELECT {row} FROM range(0, {count}) AS t(id)",
         ),
     ]
 
@@ -180,15 +197,16 @@ def graph_tables(
     users: int, followers: int = 11, tweets: int = 6, retweets: int = 7
 ) -> list[tuple[str, str]]:
     """The four tables of GraphIVM, figures 9.1 and 9.2, with so many rows for each user; its small data set
-    has a hundred followers for each. Tweets and retweets are numbered in the order of time; a retweet is of a
-    tweet that was there before it, the more likely the less time has passed."""
-    many = users * tweets
+    has a hundred followers for each, or all users if there are fewer. Tweets and retweets are numbered in
+    the order of time; a retweet is of a tweet that was there before it, the more likely the less time has
+    passed."""
+    many, followers = users * tweets, min(followers, users)
     now, age = f"id * {tweets} DIV {retweets}", ranked("id", 13, many)
     original = f"CASE WHEN {now} > {age} THEN {now} - {age} - 1 ELSE 0 END"
     made = [
         ("users", "userid BIGINT, PRIMARY KEY (userid)", "id", users),
         ("follower", "userid BIGINT, followerid BIGINT, PRIMARY KEY (userid, followerid)",
-         f"{skewed('id', 11, users)}, id % {users}", users * followers),
+         f"{unlike('id', 11, users, f'id DIV {users}', followers)}, id % {users}", users * followers),
         ("tweet", "userid BIGINT, tweetid BIGINT, tweetdate BIGINT, PRIMARY KEY (tweetid)",
          f"{mixed('id', 12)} % {users}, id, id", many),
         ("retweet", "userid BIGINT, tweetid BIGINT, tweetdate BIGINT, retweettweetid BIGINT, "

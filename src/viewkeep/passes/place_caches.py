@@ -3,8 +3,10 @@
 An aggregate asks for its input and its output. Its output is always stored: as the view's own rows where
 only a projection lies above, else as a cache. Its input is stored where looking rows up there is cheaper
 than joining them again: not over a single table, whose diffs carry all that is needed, and not over a
-many-to-many join, where the cache would hold more rows than its tables (footnote 6). A view of a view tree
-is over the views below it, which are stored, so its input is not.
+many-to-many join, where the cache would hold more rows than its tables (footnote 6), unless another equality
+ties the two sides: friends of friends in the same city (Q*1 of section 7.1) are few of all friends of
+friends, and who has no cache makes all pairs to find them. A view of a view tree is over the views below it,
+which are stored, so its input is not.
 """
 
 from __future__ import annotations
@@ -13,7 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from viewkeep.algebra.expressions import equated_columns
-from viewkeep.algebra.nodes import Aggregate, Join, Limit, Node, Project, Scan, Select, Window, walk
+from viewkeep.algebra.nodes import (
+    Aggregate,
+    Join,
+    Limit,
+    Node,
+    Project,
+    Scan,
+    Select,
+    Window,
+    merge_classes,
+    walk,
+)
 from viewkeep.catalog.models import Table
 from viewkeep.rules.context import Target
 
@@ -77,13 +90,30 @@ def _until_aggregate(node: Node) -> list[Node]:
 
 
 def _many_to_many(node: Node, tables: Mapping[str, Table]) -> str | None:
-    """Which join below may give a row of either side several partners, if one does."""
+    """Which join below may give a row of either side several partners, if one does that nothing else ties."""
     for join in _until_aggregate(node):
-        if isinstance(join, Join) and not any(
-            _at_most_one(join, side, tables) for side in (join.left, join.right)
-        ):
+        if not isinstance(join, Join) or _is_tied(join, node):
+            continue
+        if not any(_at_most_one(join, side, tables) for side in (join.left, join.right)):
             return f"a join below is many-to-many ({_scans(join.left)} with {_scans(join.right)})"
     return None
+
+
+def _is_tied(join: Join, top: Node) -> bool:
+    """Whether equalities other than the join's own lead from one of its sides to the other, by way of other
+    tables too: the joins of the plan form a circle. Columns that are equal to the join's own tie nothing:
+    with R.b = S.b, T.b = R.b and T.b = S.b each row of R still meets each row of S that has its b."""
+    own = {name for pair in equated_columns(join.condition, or_both_null=True) for name in pair}
+    nodes = _until_aggregate(top)
+    leaves = [n for n in nodes if isinstance(n, Aggregate) or not n.inputs]
+    equal: tuple[frozenset[str], ...] = ()
+    for node in nodes:  # a projection leaves out columns that are equal below it
+        equal = merge_classes(equal, [(min(names), name) for names in node.equalities for name in names])
+    ties = [{n for n in leaves if names & n.by_name.keys()} for names in equal if not names & own]
+    reached = {leaf for leaf in leaves if leaf in _until_aggregate(join.left)}
+    while more := [tie for tie in ties if tie & reached and not tie <= reached]:
+        reached = reached.union(*more)
+    return any(leaf in reached for leaf in _until_aggregate(join.right))
 
 
 def _at_most_one(join: Join, side: Node, tables: Mapping[str, Table]) -> bool:

@@ -37,7 +37,7 @@ class Accesses:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a view and a change. `grouped`: whether the view aggregates over a cache."""
+    """The parameters of a view and a change. `grouped`: whether what changes is aggregated over a cache."""
 
     a: float
     p: float
@@ -71,8 +71,9 @@ def derived(by_ids: Accesses, by_tuples: Accesses) -> Parameters | None:
     changes = by_ids.changes
     if not changes or not by_tuples.changes:
         return None
-    grouped = by_ids.cached is not None
-    touched = by_ids.viewed if by_ids.cached is None else by_ids.cached
+    # a view may have caches that the change does not reach: then its rows change as if it had none
+    grouped = bool(by_ids.cached)
+    touched = by_ids.cached or by_ids.viewed
     a = max(0.0, (by_tuples.counted - 2 * by_tuples.viewed) / by_tuples.changes)
     g = by_ids.viewed / touched if grouped and touched else 1.0
     p, k = (touched - by_ids.inserted) / changes, by_ids.inserted / changes

@@ -31,6 +31,7 @@ class DuckDBDatabase:
     row = "rowid"
     full_joins = True
     indexes_several = False
+    worth_an_index = 10_000
     indexes_in_refreshes = True  # nobody else writes while the file is open here
     looked_up = LOOKED_UP
 

@@ -38,6 +38,8 @@ class PostgresDatabase:
     row = "ctid"
     full_joins = False  # only of equalities
     indexes_several = True
+    # Keys that may be null are not joined by hashing: without an index each is compared with every row.
+    worth_an_index = 500
     indexes_in_refreshes = False  # everybody who writes to the table would have to wait
     looked_up = sys.maxsize  # its planner weighs both ways by what it knows of the relations
 

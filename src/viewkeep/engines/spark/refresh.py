@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -65,6 +65,8 @@ class _Run:
     report: delta.Report
     commits: int = 0
     changed: int | Callable[[], int] = 0
+    phases: dict[str, float] = field(default_factory=dict)
+    """The seconds for reading the feeds, computing diffs, changing caches and changing the view."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,12 @@ class Refresher:
     ) -> Outcome:
         """Computes and commits what changed since the state; the state that the view is in then. Where
         recomputing is chosen, nothing is done yet."""
-        relations, started = Relations(self._session), time.time()
+        relations, started, begun = Relations(self._session), time.time(), time.perf_counter()
         try:
             changes = Feeds(view, state, relations, self._tables, together, progress).read()
             if changes.are_none and changes.watermark == dict(state.watermark):
                 return Outcome("none", "no base table changed", {"commits": 0}, state)
+            net = time.perf_counter() - begun
             script = compiled.script(changes.present)
             report = delta.Report("none", "the changes of the base tables cancel out", started)
             if not changes.are_none:
@@ -137,7 +140,9 @@ class Refresher:
                 report = delta.Report(strategy, reason, started, changes_in=count)
             names = self._names(view, compiled, state, changes)
             nearby = self._nearby(view, compiled, state, relations, names, changes)
-            run = _Run(view, compiled.layouts(), state, relations, nearby, changes, report)
+            run = _Run(
+                view, compiled.layouts(), state, relations, nearby, changes, report, phases={"net": net}
+            )
             with delta.settings(self._session, SMALL_JOBS if relations.are_local else {}):
                 self._run(run, script, names, progress)
         finally:
@@ -148,6 +153,7 @@ class Refresher:
             "statements": run.commits,
             "commits": run.commits,
             "changes_in": run.report.changes_in,
+            "phases": run.phases,
         }
         return Outcome(run.report.strategy, run.report.reason, more, run.state)
 
@@ -211,6 +217,7 @@ class Refresher:
 
     def _run(self, run: _Run, script: Script, names: SparkNames, progress: Progress) -> None:
         """Computes all relations, commits the caches, then the rows."""
+        started = time.perf_counter()
         for let in script.lets:
             if let.unless_empty is not None and not run.relations.sizes[temporary(let.unless_empty)]:
                 self._leave_empty(run, let, names)
@@ -231,15 +238,19 @@ class Refresher:
         if on_view.size and on_view.is_wide:
             reason = f"{run.report.reason}; merged into the rows, since the change is wide"
             run.report = replace(run.report, reason=reason)
+        computed = time.perf_counter()
         for target, made in stored.items():
             if target != delta.ROWS and made.size:
                 progress(f"committing {target} of {run.view.name}")
                 self._commit(run, target, made)
+        cached = time.perf_counter()
         progress(f"committing rows of {run.view.name}")
         run.changed = on_view.changed
         if not on_view.size:  # the commit that counts, with the watermark, is made though no row changes
             on_view = replace(on_view, statement=_storing_nothing(run.view.name))
         self._commit(run, delta.ROWS, on_view)
+        run.phases |= {"diff": computed - started, "caches": cached - computed}
+        run.phases["view"] = time.perf_counter() - cached
         progress(f"committed rows of {run.view.name}")
 
     def _leave_empty(self, run: _Run, let: Let, names: SparkNames) -> None:

@@ -69,6 +69,8 @@ class Database(Protocol):
     """Whether FULL JOIN takes any condition."""
     indexes_several: bool
     """Whether an index on several columns together finds the rows that a join names by all of them."""
+    worth_an_index: int
+    """How many rows a stored relation must have to be worth an index."""
     indexes_in_refreshes: bool
     """Whether a refresh may index base tables: others who write to them would have to wait."""
     looked_up: int

@@ -30,7 +30,7 @@ from viewkeep.script.model import Script
 from viewkeep.script.plan import Change, Compute, statements
 from viewkeep.script.render import Renderer
 
-# fewer rows are scanned faster than an index is kept
+# a stored relation of fewer rows is scanned faster than an index is kept, unless the database says otherwise
 WORTH_AN_INDEX = 10_000
 # a base table of so many rows is worth an index where a refresh looks rows up ...
 LARGE_TABLE = 100_000
@@ -246,7 +246,7 @@ class Refresher:
             rows = self._database.fill(places.target(view.name, target.name), query)
             longest = max(longest, time.perf_counter() - started)
             self._rows[_target(view, target.name)] = _Rows(rows)
-            for key in self._keys(compiled, target.name) if rows >= WORTH_AN_INDEX and caches else ():
+            for key in self._keys(compiled, target.name) if rows >= self._indexed_from and caches else ():
                 self._database.run(self._database.sql(places.index_on(view.name, target.name, *key)))
         others = [target for target in compiled.placement.targets if target.role != "view"]
         for target in others if not caches and not was_bare else ():
@@ -254,6 +254,11 @@ class Refresher:
         if others and (caches or not was_bare):
             self._notes.note_filled(view.name, longest if caches else None)
         return rows, len(filled)
+
+    @property
+    def _indexed_from(self) -> int:
+        """How many rows a stored relation must have to be worth an index."""
+        return min(WORTH_AN_INDEX, self._database.worth_an_index)
 
     def _keys(self, compiled: Compiled, target: str) -> Iterable[tuple[str, ...]]:
         """What to index of a target."""
@@ -312,7 +317,7 @@ class Refresher:
         def is_looked_up(leaf: Scan | Stored, column: str) -> bool:
             if isinstance(leaf, Scan):
                 return self._is_selective(leaf.table, leaf.base_name[column], rows[leaf.table])
-            few = rows[_target(view, leaf.target)] < WORTH_AN_INDEX
+            few = rows[_target(view, leaf.target)] < self._indexed_from
             return few or column in compiled.lookups()[leaf.target]
 
         def rows_a_value(leaf: Scan | Stored, column: str) -> float:
