@@ -53,6 +53,8 @@ class CompiledRuntime:
         self.ring = ring
         self.program = Program(tree, ring)
         self._interpret = interpret
+        self._deleted = False
+        """Whether a key may have nothing left."""
         self._triggers = triggers(self.program, interpret)
         self._number = np.int64 if ring.exact else np.float64
         self.state: spaces.State = {}
@@ -153,7 +155,7 @@ class CompiledRuntime:
             )
         changed = [self._triggers[relation.name] for relation in relations]
         prepared = [self._prepared(trigger, columns, times) for trigger in changed]
-        self._compact_if_full()
+        self._compact_if_full(max((count for _, count in prepared), default=0))
         with np.errstate(over="ignore"):  # hashes wrap around, and so do integers that are taken back
             for trigger, (inputs, count) in zip(changed, prepared, strict=True):
                 self._apply(trigger, inputs, count)
@@ -223,11 +225,13 @@ class CompiledRuntime:
             spaces.compact(self.state, space, live, self._by_space[space.number])
         return gone
 
-    def _compact_if_full(self) -> None:
-        """Before arrays are doubled: may be that half of their keys are gone."""
+    def _compact_if_full(self, extra: int) -> None:
+        """Before arrays are doubled: may be that half of their keys are gone, if anything was deleted."""
+        if not self._deleted:
+            return
         for space in self.program.spaces.values():
             room = self.state[f"k{space.number}"].shape[0]
-            if room > CHUNK and self.state[f"n{space.number}"][0] + CHUNK > room:
+            if room > CHUNK and self.state[f"n{space.number}"][0] + min(extra, CHUNK) > room:
                 self._compact(space)
 
     def _reserve(self, space: Space, extra: int) -> None:
@@ -243,6 +247,7 @@ class CompiledRuntime:
         count = _length(columns)
         weights = np.empty(count, self._number)
         weights[:] = times
+        self._deleted = self._deleted or bool(count and weights.min() <= 0)
         codes = np.empty((count, len(keys)), np.int64)
         numbers = np.empty((count, len(lifts)), self._number)
         for i, v in enumerate(keys):
