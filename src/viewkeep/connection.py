@@ -329,6 +329,9 @@ class Connection:
             for target in script.targets
         ]
         caches += compiled.placement.reasons
+        if compiled.updatable is not None:
+            declared = ", ".join(compiled.updatable)
+            caches.append(f"updatable: {declared}; changes of other tables recompute the view")
         if compiled.no_tree and any(isinstance(node, Join) for node in walk(compiled.plan)):
             caches.append(f"no view tree: {compiled.no_tree}")
         diffs = [f"{node.alias}: {diff.schema()}" for node, diff in fired if hasattr(node, "alias")]

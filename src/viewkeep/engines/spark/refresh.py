@@ -111,6 +111,9 @@ class Refresher:
             changes = Feeds(view, state, relations, self._tables, together, progress).read()
             if changes.are_none and changes.watermark == dict(state.watermark):
                 return Outcome("none", "no base table changed", {"commits": 0}, state)
+            undeclared = compiled.not_updatable(changes.present)
+            if undeclared:
+                return Outcome("full", undeclared, {"changes_in": total(changes.counts)}, state)
             script = compiled.script(changes.present)
             report = delta.Report("none", "the changes of the base tables cancel out", started)
             if not changes.are_none:
