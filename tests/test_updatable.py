@@ -32,7 +32,9 @@ ORDER = "item - shop - town"
 def prepared(vk: viewkeep.Connection, updatable: str) -> None:
     for statement in (*TABLES, *START):
         vk.sql(statement)
-    vk.sql(f"CREATE MATERIALIZED VIEW v WITH (updatable = '{updatable}', variable_order = '{ORDER}') AS {QUERY}")
+    vk.sql(
+        f"CREATE MATERIALIZED VIEW v WITH (updatable = '{updatable}', variable_order = '{ORDER}') AS {QUERY}"
+    )
     vk.sql(f"CREATE MATERIALIZED VIEW every WITH (variable_order = '{ORDER}') AS {QUERY}")
 
 
@@ -115,7 +117,9 @@ def test_a_column_that_the_view_does_not_read_recomputes_nothing() -> None:
         vk.sql("CREATE TABLE r (id INT, a INT, x INT, note STRING, PRIMARY KEY (id))")
         vk.sql("CREATE TABLE s (id INT, a INT, y INT, PRIMARY KEY (id))")
         vk.sql("INSERT INTO r VALUES (1, 1, 2, 'b'); INSERT INTO s VALUES (1, 1, 3)")
-        vk.sql("CREATE MATERIALIZED VIEW v WITH (updatable = 's') AS SELECT COFACTOR(x, y) FROM r JOIN s ON r.a = s.a")
+        vk.sql(
+            "CREATE MATERIALIZED VIEW v WITH (updatable = 's') AS SELECT COFACTOR(x, y) FROM r JOIN s ON r.a = s.a"
+        )
         vk.sql("UPDATE r SET note = 'c'")
         vk.sql("UPDATE s SET y = 4")
         [done] = vk.refresh("v")

@@ -32,6 +32,8 @@ _OPTIONS = {
 VARIABLE_ORDER = "variable_order"
 # the tables whose changes the view tree is kept for, by their names; changes of others recompute the view
 UPDATABLE = "updatable"
+# the ring view that a view is the anchor of (ring_views.py); nobody writes it
+RING = "ring"
 # the pipeline that a view belongs to: its name, which can be anything
 PIPELINE = "pipeline"
 

@@ -82,9 +82,7 @@ class Factored:
     reason: str = ""
 
 
-def view_tree(
-    plan: Project, order: str | None = None, updatable: Collection[str] | None = None
-) -> Factored:
+def view_tree(plan: Project, order: str | None = None, updatable: Collection[str] | None = None) -> Factored:
     """The plan with its topmost aggregate as a view tree, along a variable order: one that the user gives, or
     else one that is chosen. `updatable`: the tables that are declared to change, all by default."""
     path: list[Unary] = [plan]
@@ -385,7 +383,8 @@ class _Factoring:
         changing = [
             name
             for name, table in sums.tables.items()
-            if updatable is None or any(isinstance(n, Scan) and n.table in updatable for n in walk(table.node))
+            if updatable is None
+            or any(isinstance(n, Scan) and n.table in updatable for n in walk(table.node))
         ]
         # an aggregate that changes needs its own rows as they were
         self.tree = replace(tree_of(order, changing, indicators=False), keeps_changing=True)

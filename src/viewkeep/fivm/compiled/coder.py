@@ -57,6 +57,12 @@ class Coder:
             self.values.append(value)
         return code
 
+    def forget(self, known: int) -> None:
+        """Takes back the values that came after the first so many."""
+        for value in self.values[known:]:
+            del self._codes[value]
+        del self.values[known:]
+
     def decode(self, codes: Ints) -> list[Any]:
         """The values again."""
         if self.kind == "int":

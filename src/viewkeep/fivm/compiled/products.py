@@ -92,9 +92,7 @@ def scaled_columns(program: Program, ring: Cofactor, view: View) -> int:
     return max((program.layouts[view].after(i) - categories for i in range(own)), default=0)
 
 
-def _rows(
-    out: Writer, layout: Layout, i: int, own: int, values: int, all_but: Callable[..., str]
-) -> None:
+def _rows(out: Writer, layout: Layout, i: int, own: int, values: int, all_but: Callable[..., str]) -> None:
     """The products of a factor's sums with those of all factors after it. These are scaled once and put
     aside in `z`, so that what is added for each column of the factor is one long run, which the compiler
     vectorizes."""

@@ -1,7 +1,8 @@
 """Operations that kernels are made of and that Numba has no words for, as instructions of LLVM.
 
-`run(o, at, y, a, start, size)` adds to `size` numbers of `o` as many of `a`, times `y`, and `put` sets them to
-these. As loops they would go one by one: the compiler does not know that `a` is not `o`, and unrolls short loops before it vectorizes.
+`run(o, at, y, a, start, size)` adds to `size` numbers of `o` as many of `a`, times `y`, and `put` sets them
+to these. As loops they would go one by one: the compiler does not know that `a` is not `o`, and unrolls short
+loops before it vectorizes.
 `ahead(p, s, size)` has the processor fetch row `s` of `p`, of `size` numbers, while it does something else.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -84,7 +85,9 @@ def ahead(typing: Any, p: Any, s: Any, size: Any) -> Any:
         first = builder.gep(data, [builder.mul(given[1], context.get_constant(types.intp, size))])
         byte, number = ir.IntType(8), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
-        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        prefetch = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module, kind, "llvm.prefetch.p0"
+        )
         row = builder.bitcast(first, byte.as_pointer())
         for at in range(0, size * 8, LINE):
             place = builder.gep(row, [context.get_constant(types.intp, at)])
