@@ -269,6 +269,28 @@ def test_too_many_categories_can_be_deleted_again() -> None:
         assert view.cofactors().count == 3
 
 
+def test_nan_is_one_value_as_a_key() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE r (a DOUBLE, x INT)")
+        views = [
+            vk.ring_view("compiled", ["r"], Sums(((), ("x",))), free=["a"]),
+            vk.ring_view("generic", ["r"], Integers(), {"x": lambda x: x}, free=["a"]),
+        ]
+        for statement in (
+            "INSERT INTO r VALUES ('NaN'::DOUBLE, 1), (-0.0, 2)",
+            "INSERT INTO r VALUES ('NaN'::DOUBLE, 5), (0.0, 3)",
+            "DELETE FROM r WHERE x IN (1, 2)",
+        ):
+            vk.sql(statement)
+            for view in views:
+                view.refresh()
+                assert len(view.result()) == 2
+        vk.sql("DELETE FROM r WHERE a = 0 OR x = 5")
+        for view in views:
+            view.refresh()
+            assert view.result() == {}
+
+
 def test_the_log_is_kept_for_it() -> None:
     with viewkeep.connect("duckdb:") as vk:
         view = made(vk)

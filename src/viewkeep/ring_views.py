@@ -8,6 +8,7 @@ somebody else has moved it, changes may be missing: then tables are read whole a
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from viewkeep.catalog.models import Table
 from viewkeep.engines.contract import Engine
-from viewkeep.engines.following import Followed, Following
+from viewkeep.engines.following import Followed, Following, is_followed
 from viewkeep.errors import UnknownColumn, UnknownTable, Unsupported
 from viewkeep.fivm.generic import GenericRuntime
 from viewkeep.fivm.laws import checked
@@ -264,6 +265,12 @@ def _tables(engine: Engine, relations: Sequence[Relation]) -> dict[str, Table]:
         if gone:
             raise UnknownColumn(f"{name} has no column {gone[0]}", hint="was it dropped?")
         found[name] = table.read_by(columns)
+        for column in found[name].columns:
+            if not is_followed(column.type):
+                raise Unsupported(
+                    f"{name}.{column.name} is {column.type}, which ring views do not take",
+                    hint="give a Relation that leaves the column out",
+                )
     return found
 
 
@@ -282,6 +289,11 @@ def _rows(batch: pa.Table, needed: set[str]) -> list[tuple[tuple[Any, ...], int]
     for name in names:
         if name in needed and batch.column(name).null_count:
             batch = batch.filter(pc.is_valid(batch.column(name)))
-    values = [batch.column(n).to_pylist() for n in names]
+    values = [_one_nan(batch.column(n).to_pylist()) for n in names]
     times = batch.column(TIMES).to_pylist()
     return list(zip(zip(*values, strict=True) if values else ((),) * len(times), times, strict=True))
+
+
+def _one_nan(values: list[Any]) -> list[Any]:
+    """As a key NaN is one value, and only the same object is found again."""
+    return [math.nan if value != value else value for value in values]

@@ -49,6 +49,11 @@ class Following:
     whole: str = ""
 
 
+def is_followed(kind: Type) -> bool:
+    """Whether columns of a type can be followed."""
+    return kind.kind == "decimal" or kind.kind in _KINDS
+
+
 def arrow_type(kind: Type) -> pa.DataType:
     """The type of a column in Arrow: integers of one width, so that columns of several tables compare."""
     import pyarrow as pa
