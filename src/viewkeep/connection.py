@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -12,9 +15,9 @@ from sqlglot.errors import SqlglotError
 from viewkeep.algebra import types as t
 from viewkeep.algebra.nodes import Join, walk
 from viewkeep.algebra.printing import line, tree
-from viewkeep.catalog.models import View
+from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import needs_everything
-from viewkeep.definitions import Definitions
+from viewkeep.definitions import RING, Definitions
 from viewkeep.engines.contract import Engine, Progress, silent
 from viewkeep.engines.python_functions import exactly
 from viewkeep.errors import (
@@ -25,6 +28,7 @@ from viewkeep.errors import (
     UnknownColumn,
     UnknownFunction,
     UnknownTable,
+    UnknownView,
     Unsupported,
     ViewkeepError,
 )
@@ -44,6 +48,10 @@ from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Explanation, Refresh, Regression, Result, Verification, ViewStatus
 from viewkeep.streaming import sink
 from viewkeep.watching import Stop, watch
+
+if TYPE_CHECKING:
+    from viewkeep.fivm.query import Relation
+    from viewkeep.ring_views import RingView
 
 _DML = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
@@ -287,6 +295,7 @@ class Connection:
         """Brings the named views up to date, or all; together they show one version of the tables. Views that
         a named one reads come along."""
         asked = [self._views.named(name) for name in views] if views else self.engine.views()
+        asked = [view for view in asked if views or RING not in view.options]
         chosen: list[View] = []
         for view in asked:
             chosen += [v for v in self._views.below(view) if v.name not in {c.name for c in chosen}]
@@ -329,6 +338,9 @@ class Connection:
             for target in script.targets
         ]
         caches += compiled.placement.reasons
+        if compiled.updatable is not None:
+            declared = ", ".join(compiled.updatable)
+            caches.append(f"updatable: {declared}; changes of other tables recompute the view")
         if compiled.no_tree and any(isinstance(node, Join) for node in walk(compiled.plan)):
             caches.append(f"no view tree: {compiled.no_tree}")
         diffs = [f"{node.alias}: {diff.schema()}" for node, diff in fired if hasattr(node, "alias")]
@@ -373,6 +385,75 @@ class Connection:
         found = self._views.named(view)
         compiled = self._views.compile(found)
         return regression(self.engine, found.name, compiled, label, features, ridge, group, name)
+
+    def ring_view(
+        self,
+        name: str,
+        relations: Sequence[Relation | str],
+        ring: Any,
+        lifts: Mapping[str, Callable[[Any], Any]] | None = None,
+        *,
+        free: Sequence[str] = (),
+        order: str | None = None,
+        samples: Sequence[Any] = (),
+    ) -> RingView:
+        """A view in a ring over a natural join of tables, kept in memory, that follows the tables.
+
+        `relations`: tables by name, all columns being variables, or `viewkeep.fivm.Relation`s. `ring`: `Sums`
+        or `Cofactor`, which are compiled, or a ring of one's own, whose laws are tried on `samples`.
+        """
+        from viewkeep import ring_views
+
+        before = {view.name for view in self.engine.views()} if self.engine.logs_for_views else set()
+        try:
+            return ring_views.ring_view(
+                name, self.engine, relations, ring, lifts, free, order, samples, self._anchors
+            )
+        except BaseException:
+            for view in self.engine.views() if self.engine.logs_for_views else ():
+                if view.options.get(RING) == name and view.name not in before:
+                    self.engine.drop_view(view, self._views.compile(view))
+            raise
+
+    def restore_ring_view(self, path: str | Path) -> RingView:
+        """A ring view that was saved, as it was then; `refresh` takes in what has changed since."""
+        from viewkeep import ring_views
+
+        return ring_views.restored(path, self.engine, self._anchors)
+
+    def drop_ring_view(self, name: str) -> None:
+        """Has the log of its tables no longer kept for a ring view. Nothing else of it is stored here."""
+        own = [v for v in self.engine.views() if v.options.get(RING) == name]
+        if not own and self.engine.logs_for_views:
+            raise UnknownView(f"there is no ring view {name}", hint="check the spelling")
+        for view in own:
+            self.engine.drop_view(view, self._views.compile(view))
+
+    def _anchors(self, name: str, tables: Sequence[Table]) -> dict[str, str]:
+        """The views for which the log of tables is kept, made where there are none: each has no rows."""
+        if not self.engine.logs_for_views:
+            return {}
+        found: dict[str, str] = {}
+        own = [v for v in self.engine.views() if v.options.get(RING) == name]
+        for table in tables:
+            there = next((v for v in own if v.tables[0].name == table.name), None)
+            if there is not None:
+                if {c.name for c in there.tables[0].columns} >= {c.name for c in table.columns}:
+                    found[table.name] = there.name
+                    continue
+                self.engine.drop_view(there, self._views.compile(there))
+            # a name that no other has ever had: who knows an anchor knows what it was kept for
+            anchor = f"ring_{uuid.uuid4().hex[:12]}"
+            source = exp.to_table(table.name)
+            for part in source.parts:
+                part.set("quoted", True)
+            names = [exp.column(c.name, quoted=True) for c in table.columns]
+            query = exp.select(*names).from_(source).where(exp.false()).sql("spark")
+            statement = CreateView(text=query, name=anchor, query=query, options={RING: name})
+            view = replace(self._views.define(statement)[0], tables=(table,))
+            self.engine.create_view(view, self._views.compile(view), self.progress)
+            found[table.name] = view.name
+        return found
 
     def verify(self, view: str) -> Verification:
         """Recomputes the view's query at the versions that the view shows, and compares."""

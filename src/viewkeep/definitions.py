@@ -30,6 +30,10 @@ _OPTIONS = {
 }
 # in which order the variables of a join are solved, as fivm/order.py reads it
 VARIABLE_ORDER = "variable_order"
+# the tables whose changes the view tree is kept for, by their names; changes of others recompute the view
+UPDATABLE = "updatable"
+# the ring view that a view is the anchor of (ring_views.py); nobody writes it
+RING = "ring"
 # the pipeline that a view belongs to: its name, which can be anything
 PIPELINE = "pipeline"
 
@@ -137,7 +141,7 @@ class Definitions:
         """Refuses options that do not exist, do not go together, or that the engine cannot keep."""
         options = statement.options
         for option, value in options.items():
-            if option in (PIPELINE, VARIABLE_ORDER):
+            if option in (PIPELINE, VARIABLE_ORDER, UPDATABLE):
                 continue
             if option not in _OPTIONS or value not in _OPTIONS[option]:
                 allowed = "; ".join(f"{k} = {' | '.join(v)}" for k, v in _OPTIONS.items())
@@ -153,6 +157,15 @@ class Definitions:
                 f"{VARIABLE_ORDER} is the order of a view tree, and view_tree = off wants none",
                 hint="leave one of them out",
             )
+        if UPDATABLE in options:
+            others = {"view_tree": "off", "maintenance": "eager", "refresh_policy": "incremental_strict"}
+            against = next((f"{k} = {v}" for k, v in others.items() if options.get(k) == v), None)
+            if against is not None:
+                raise Unsupported(
+                    f"{UPDATABLE} has a view tree kept for changes of some tables, and recomputes the view "
+                    f"when others change, which does not go with {against}",
+                    hint="leave one of them out",
+                )
         if options.get("maintenance") == "eager" and not self._engine.maintains_eagerly:
             raise Unsupported(
                 "on this engine a table's change and a view's cannot be one transaction",
@@ -161,7 +174,8 @@ class Definitions:
 
     def _refuse_without_tree(self, compiled: Compiled, statement: CreateView) -> None:
         """Who asks for a view tree gets one, or the reason why not."""
-        asked = [f"{k} = {v}" for k, v in statement.options.items() if k in ("view_tree", VARIABLE_ORDER)]
+        wanting = ("view_tree", VARIABLE_ORDER, UPDATABLE)
+        asked = [f"{k} = {v}" for k, v in statement.options.items() if k in wanting]
         if compiled.no_tree and asked:
             raise Unsupported(
                 f"view {statement.name} has no view tree: {compiled.no_tree}", hint=f"leave out {asked[0]}"

@@ -144,7 +144,8 @@ def _cofactors(layout: Layout, payloads: list[Array], x: Array) -> Array:
             out[:, squares : squares + part.shape[1]] = weight * part
             squares += part.shape[1]
     for i, k in combinations(range(own + 1), 2):
-        at = layout.products_of(i, k)
-        block = (all_but(i, k) * sums[i])[:, :, None] * sums[k][:, None, :]
-        out[:, at : at + sizes[i] * sizes[k]] = block.reshape(count, -1)
+        weighed = all_but(i, k) * sums[k]
+        for n in range(sizes[i]):
+            at = layout.products_of(i, k) + n * layout.after(i)
+            out[:, at : at + sizes[k]] = sums[i][:, n : n + 1] * weighed
     return out

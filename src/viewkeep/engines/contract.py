@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from viewkeep.catalog.models import Table, TableColumn, View
+from viewkeep.engines.following import Followed, Following
 from viewkeep.frontend.functions import UserFunction
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
@@ -40,6 +41,8 @@ class Engine(Protocol):
     """Whether a stored row can be found again by where it is, within one transaction."""
     maintains_eagerly: bool
     """Whether views can be maintained in the transaction that changes a table."""
+    logs_for_views: bool
+    """Whether changes of a table are logged as long as a view reads it, and no longer."""
 
     def qualify(self, name: str) -> str:
         """A user's name for a table or view, as it can be told apart later, whatever is current then."""
@@ -99,6 +102,13 @@ class Engine(Protocol):
         self, views: Sequence[tuple[View, Compiled]], full: bool, progress: Progress
     ) -> list[Refresh]:
         """Brings views to one common version of their base tables."""
+
+    def follow(self, followed: Sequence[Followed]) -> Following:
+        """What is new of tables since they were last read, all at one moment; whole tables where they were
+        not read yet, or where it cannot be told what changed since."""
+
+    def hold(self, points: Mapping[str, Any]) -> None:
+        """The log is needed from these points on, for the views that anchor who follows."""
 
     def optimize(self, view: View, compiled: Compiled, progress: Progress) -> str:
         """Makes what is stored of a view quick to read; what was done, in words."""

@@ -109,6 +109,8 @@ class ViewTree:
     order: VariableOrder
     root: View
     updatable: frozenset[str]
+    keeps_changing: bool = False
+    """Whether a view that changes is stored even where no other change is joined with it."""
 
     def views(self) -> tuple[View, ...]:
         """All views, children first."""
@@ -120,8 +122,10 @@ class ViewTree:
         found: list[Source] = []
         for view in self.views():
             for number, source in enumerate(view.sources):
-                others = {r for s in Step(view, number).siblings for r in affecting(s)}
-                if others & self.updatable and source not in found:
+                needing = {r for s in Step(view, number).siblings for r in affecting(s)}
+                if self.keeps_changing and needing:
+                    needing |= affecting(source)
+                if needing & self.updatable and source not in found:
                     found.append(source)
         return (*found, self.root)
 

@@ -10,7 +10,8 @@ from viewkeep.algebra.cofactors import Cofactor
 from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.nodes import Limit, Node, Project, Scan, Window, passing, walk
 from viewkeep.algebra.script_nodes import Stored
-from viewkeep.catalog.models import Table
+from viewkeep.catalog.models import Table, same_table
+from viewkeep.errors import UnknownTable
 from viewkeep.fivm.tree import ViewTree
 from viewkeep.frontend.binder import Bound
 from viewkeep.frontend.normalize import normalize
@@ -67,6 +68,8 @@ class Compiled:
     """The view tree that the plan follows, if it does."""
     no_tree: str = ""
     """Why it has none, where one was wanted."""
+    updatable: tuple[str, ...] | None = None
+    """The tables that are declared to change: scripts are for their changes alone. None: all."""
     _lookups: dict[str, tuple[str, ...]] | None = None
     _layouts: dict[str, Layout] | None = None
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
@@ -88,9 +91,11 @@ class Compiled:
         return tuple(zip(self.names, self.plan.names, strict=False))
 
     def everything(self) -> Present:
-        """A batch with every kind of change in it: what EXPLAIN shows."""
+        """A batch with every kind of change in it that scripts are for: what EXPLAIN shows."""
         kinds: dict[str, set[str]] = {}
         for scan in self.scans:
+            if self.updatable is not None and scan.table not in self.updatable:
+                continue
             own = kinds.setdefault(scan.table, {"insert", "delete"})
             own |= {f"update:{b}" for c, b in scan.fields if c.name not in scan.key}
         return {table: frozenset(k) for table, k in kinds.items()}
@@ -160,6 +165,14 @@ class Compiled:
         """Whether a recomputation must run the plan, not the user's text, which may leave its answer open."""
         return self.ids_decide or self.by_plan_only
 
+    def not_updatable(self, present: Present) -> str:
+        """Why there is no script for a batch: a table has changed that was declared not to. Else empty."""
+        for table, kinds in present.items():
+            if kinds and self.updatable is not None and table not in self.updatable:
+                declared = ", ".join(self.updatable)
+                return f"{table} has changed, which is not among the tables declared updatable: {declared}"
+        return ""
+
     def script(self, present: Present) -> Script:
         """The delta script for a batch of these kinds of change."""
         return self.instantiated(present)[0]
@@ -188,9 +201,10 @@ def compile_view(
     those of the view, which say whether it follows a view tree."""
     steps: list[tuple[str, Node]] = [("bind", bound.plan)]
     factored: list[Factored] = []
+    updatable = _updatable(options, tables)
 
     def factor(plan: Project) -> Project:
-        factored.append(view_tree(plan, options.get("variable_order")))
+        factored.append(view_tree(plan, options.get("variable_order"), updatable))
         return factored[0].plan
 
     passes: tuple[tuple[str, Callable[[Project], Node]], ...] = (
@@ -204,7 +218,7 @@ def compile_view(
         assert isinstance(made, Project), f"pass {name} lost the projection on top"
         plan = made
         steps.append((name, plan))
-    placement = place_caches(plan, tables, strategy)
+    placement = place_caches(plan, tables, strategy, updatable)
     return Compiled(
         bound.names,
         plan,
@@ -220,9 +234,26 @@ def compile_view(
         bound.keys,
         factored[0].tree if factored else None,
         factored[0].reason if factored else "",
+        updatable,
     )
 
 
 def _wants_tree(bound: Bound, options: Mapping[str, str]) -> bool:
-    asked = options.get("view_tree") == "on" or "variable_order" in options
+    asked = options.get("view_tree") == "on" or "variable_order" in options or "updatable" in options
     return asked or (bool(bound.cofactors) and options.get("view_tree") != "off")
+
+
+def _updatable(options: Mapping[str, str], tables: Mapping[str, Table]) -> tuple[str, ...] | None:
+    """The tables that the option names, by their full names."""
+    if "updatable" not in options:
+        return None
+    found = []
+    for name in options["updatable"].split(","):
+        table = same_table(name.strip(), tables)
+        if table is None:
+            raise UnknownTable(
+                f"updatable names {name.strip() or 'no table'}, which the view does not read",
+                hint=f"name some of: {', '.join(tables)}",
+            )
+        found.append(table)
+    return tuple(dict.fromkeys(found))

@@ -11,7 +11,7 @@ which are stored, so its input is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from viewkeep.algebra.expressions import equated_columns
@@ -40,8 +40,12 @@ class Placement:
     reasons: tuple[str, ...]
 
 
-def place_caches(plan: Project, tables: Mapping[str, Table], strategy: str) -> Placement:
-    """The targets of a view, in the order in which a script computes them."""
+def place_caches(
+    plan: Project, tables: Mapping[str, Table], strategy: str, updatable: Collection[str] | None = None
+) -> Placement:
+    """The targets of a view, in the order in which a script computes them. `updatable`: the tables whose
+    changes scripts are made for, all by default. A view of a view tree is stored where they change it, or
+    something that it is joined with: that is where they change the view above it (F-IVM, figure 5)."""
     # what is above these is computed when the view is read: they need their own output as it was
     root: Node = plan.input if isinstance(plan.input, (Aggregate, Limit, Window)) else plan
     targets: list[Target] = []
@@ -56,6 +60,11 @@ def place_caches(plan: Project, tables: Mapping[str, Table], strategy: str) -> P
                 reasons.append("output of a LIMIT inside the view")
         if not isinstance(node, Aggregate):
             continue
+        if node.view and node is not root and updatable is not None:
+            above = _above(root, node)
+            if not any(isinstance(n, Scan) and n.table in updatable for n in walk(above)):
+                reasons.append(f"not stored: {node.view}, which no change of {', '.join(updatable)} needs")
+                continue
         if node.view:  # its own input is joined again from the views below
             reasons.append(f"view tree: {node.view}")
         elif strategy == "id" and any(isinstance(n, Join) for n in _until_aggregate(node.input)):
@@ -71,6 +80,12 @@ def place_caches(plan: Project, tables: Mapping[str, Table], strategy: str) -> P
                 reasons.append("output of an aggregate inside the view")
     targets.append(Target("rows", root, "view"))
     return Placement(root, tuple(targets), tuple(reasons))
+
+
+def _above(root: Node, below: Node) -> Node:
+    """The nearest aggregate over a node."""
+    over = [n for n in walk(root) if isinstance(n, Aggregate) and n is not below]
+    return next(n for n in over if any(one is below for one in _until_aggregate(n.input)))
 
 
 def _is_costly(node: Node) -> bool:

@@ -82,9 +82,9 @@ class Factored:
     reason: str = ""
 
 
-def view_tree(plan: Project, order: str | None = None) -> Factored:
+def view_tree(plan: Project, order: str | None = None, updatable: Collection[str] | None = None) -> Factored:
     """The plan with its topmost aggregate as a view tree, along a variable order: one that the user gives, or
-    else one that is chosen."""
+    else one that is chosen. `updatable`: the tables that are declared to change, all by default."""
     path: list[Unary] = [plan]
     while isinstance(path[-1].input, Unary) and not isinstance(path[-1], Aggregate):
         path.append(path[-1].input)
@@ -93,7 +93,7 @@ def view_tree(plan: Project, order: str | None = None) -> Factored:
         return Factored(plan, None, "there is no aggregate over a join")
     try:
         sums = _sums(root)
-        factored = _Factoring(plan, sums, sums.order(order))
+        factored = _Factoring(plan, sums, sums.order(order), updatable)
         made: Node = factored.root(root)
     except NotApplicable as problem:
         return Factored(plan, None, str(problem))
@@ -374,11 +374,20 @@ class _Part:
 class _Factoring:
     """Builds the plan of a view tree, from its leaves up."""
 
-    def __init__(self, plan: Node, sums: _Sums, order: VariableOrder) -> None:
+    def __init__(
+        self, plan: Node, sums: _Sums, order: VariableOrder, updatable: Collection[str] | None
+    ) -> None:
         self._sums = sums
         self._taken = {name.lower() for node in walk(plan) for name in node.names}
         self._numbers: dict[str, int] = {}
-        self.tree = tree_of(order, indicators=False)
+        changing = [
+            name
+            for name, table in sums.tables.items()
+            if updatable is None
+            or any(isinstance(n, Scan) and n.table in updatable for n in walk(table.node))
+        ]
+        # an aggregate that changes needs its own rows as they were
+        self.tree = replace(tree_of(order, changing, indicators=False), keeps_changing=True)
 
     def root(self, node: Aggregate) -> Aggregate:
         """The aggregate that stands for the whole: the same columns, over views instead of tables."""

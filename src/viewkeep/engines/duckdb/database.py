@@ -9,9 +9,10 @@ from typing import Any
 from sqlglot import exp
 
 from viewkeep.capture.duckdb import PLACES
-from viewkeep.catalog.models import Table
+from viewkeep.catalog.models import Table, TableColumn
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.duckdb.session import LOOKED_UP, Session
+from viewkeep.engines.following import cast
 from viewkeep.engines.transactional.names import bare
 from viewkeep.engines.transactional.netting import counted
 from viewkeep.idiff.net import SEQ
@@ -53,6 +54,12 @@ class DuckDBDatabase:
 
     def events(self, table: str) -> exp.Select:
         return events_after(table, exp.Placeholder())
+
+    def events_after(self, table: str, after: int) -> exp.Select:
+        return events_after(table, exp.Literal.number(after))
+
+    def arrow(self, query: exp.Query, columns: Sequence[TableColumn]) -> Any:
+        return cast(columns, self._session.arrow(to_sql(query)))
 
     def run_after(self, sql: str, after: int) -> None:
         self._session.execute(sql, [after])

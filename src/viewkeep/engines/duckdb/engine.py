@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +19,10 @@ from viewkeep.engines.contract import Progress, Standing, silent
 from viewkeep.engines.duckdb.database import DuckDBDatabase, events_after
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.duckdb.session import Session
+from viewkeep.engines.following import Followed, Following
 from viewkeep.engines.initial import shown
 from viewkeep.engines.report import check_tables, refreshed
+from viewkeep.engines.transactional.following import follow
 from viewkeep.engines.transactional.netting import waiting_rows
 from viewkeep.engines.transactional.refresh import Refresher
 from viewkeep.errors import (
@@ -66,6 +68,7 @@ class DuckDBEngine:
     dialect = "duckdb"
     locates = True
     maintains_eagerly = True
+    logs_for_views = True
 
     def __init__(self, path: str) -> None:
         try:
@@ -381,6 +384,20 @@ class DuckDBEngine:
             log = log.moved(view)
         self._trim([view for view, _ in views], log)
         return done
+
+    def follow(self, followed: Sequence[Followed]) -> Following:
+        try:
+            with self._transaction():
+                return follow(self._database, self._store.log(), followed)
+        except duckdb.Error as problem:
+            raise self._translated(problem) from problem
+
+    def hold(self, points: Mapping[str, Any]) -> None:
+        with self._transaction():
+            for anchor, point in points.items():
+                self._store.move_watermark(anchor, point)
+            anchors = {anchor.lower() for anchor in points}
+            self._trim([v for v in self.views() if v.name.lower() in anchors], self._store.log())
 
     def _trim(self, views: Sequence[View], log: Log) -> None:
         """Forgets the events of the views' tables that every view has seen, when they are worth it."""

@@ -11,7 +11,8 @@ from sqlglot import exp
 
 from viewkeep.algebra.types import STRING
 from viewkeep.capture.postgres import AFTER, PLACES, compares_bytes, events, quoted
-from viewkeep.catalog.models import Table
+from viewkeep.catalog.models import Table, TableColumn
+from viewkeep.engines.following import as_arrow
 from viewkeep.engines.postgres.dialect import collated, to_sql
 from viewkeep.engines.postgres.session import Session
 from viewkeep.engines.transactional.names import bare
@@ -73,6 +74,12 @@ class PostgresDatabase:
 
     def events(self, table: str) -> exp.Select:
         return events(table)
+
+    def events_after(self, table: str, after: str) -> exp.Select:
+        return events(table, after)
+
+    def arrow(self, query: exp.Query, columns: Sequence[TableColumn]) -> Any:
+        return as_arrow(columns, self._session.rows(self.sql(query)))
 
     def run_after(self, sql: str, after: str) -> None:
         # a setting, since statements that make tables take no parameters

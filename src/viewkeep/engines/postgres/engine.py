@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from viewkeep.algebra.types import STRING
 from viewkeep.capture.postgres import AFTER, PLACES, quoted
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
+from viewkeep.engines.following import Followed, Following
 from viewkeep.engines.initial import shown
 from viewkeep.engines.postgres.database import WITHOUT_LOOPS, PostgresDatabase
 from viewkeep.engines.postgres.dialect import collated
@@ -22,6 +23,7 @@ from viewkeep.engines.postgres.eager import follow, forget
 from viewkeep.engines.postgres.session import RETRY, Failure, Session
 from viewkeep.engines.postgres.tables import columns_of_temporary, find_table, forms, has_index, qualified
 from viewkeep.engines.report import check_tables, refreshed
+from viewkeep.engines.transactional.following import follow as follow_tables
 from viewkeep.engines.transactional.merging import expanded
 from viewkeep.engines.transactional.netting import waiting_rows
 from viewkeep.engines.transactional.refresh import Refresher
@@ -70,6 +72,7 @@ class PostgresEngine:
     dialect = "postgres"
     locates = True
     maintains_eagerly = True
+    logs_for_views = True
 
     def __init__(self, address: str) -> None:
         self._session = Session(address)
@@ -401,6 +404,25 @@ class PostgresEngine:
             done = self._persistently(lambda: self._maintain(views, full, progress))
             self._store.trim_logs({table.name for view, _ in views for table in view.tables})
         return done
+
+    def follow(self, followed: Sequence[Followed]) -> Following:
+        anchors = {one.anchor.lower() for one in followed}
+
+        def read() -> Following:
+            with self._at_one_moment([v for v in self.views() if v.name.lower() in anchors]):
+                return follow_tables(self._database, self._store.log(), followed)
+
+        with self._told(), self._session.holding(sorted(one.anchor for one in followed)):
+            return self._persistently(read)
+
+    def hold(self, points: Mapping[str, Any]) -> None:
+        with self._told(), self._session.holding(sorted(points)):
+            with self._session.transaction():
+                for anchor, point in points.items():
+                    self._store.move_watermark(anchor, point)
+            anchors = {anchor.lower() for anchor in points}
+            own = (v for v in self.views() if v.name.lower() in anchors)
+            self._store.trim_logs({table.name for view in own for table in view.tables})
 
     def _check_tables(self, views: Sequence[View]) -> None:
         """The base tables must still be what views were made over. Where they are what they were when that

@@ -18,15 +18,16 @@ from viewkeep.algebra import types as t
 from viewkeep.capture.delta import net_of_feed, read_feed, values_of_feed
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
+from viewkeep.engines.following import Followed, Following, as_arrow, cast
 from viewkeep.engines.report import check_tables, verification
 from viewkeep.engines.spark.batches import append, upsert
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
-from viewkeep.engines.spark.errors import translated
+from viewkeep.engines.spark.errors import first_line, translated
 from viewkeep.engines.spark.feeds import SMALL_JOBS, Together
 from viewkeep.engines.spark.history import History, reads_history, with_history
 from viewkeep.engines.spark.keeper import Keeper, Known, shown_query, shown_sql
-from viewkeep.engines.spark.names import SparkNames, pinned, temporary, versioned
+from viewkeep.engines.spark.names import SparkNames, bare, pinned, temporary, versioned
 from viewkeep.engines.spark.refresh import as_stored
 from viewkeep.engines.spark.tables import BaseTables, type_of
 from viewkeep.errors import (
@@ -41,7 +42,7 @@ from viewkeep.errors import (
 )
 from viewkeep.frontend.functions import UserFunction
 from viewkeep.frontend.statements import parse_sql
-from viewkeep.idiff.bags import changed_rows
+from viewkeep.idiff.bags import TIMES, changed_rows
 from viewkeep.idiff.net import NET_KIND
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
@@ -72,6 +73,7 @@ class SparkEngine:
     dialect = "spark"
     locates = False
     maintains_eagerly = False
+    logs_for_views = False
 
     def __init__(self, session: Any) -> None:
         self._user = session
@@ -315,6 +317,49 @@ class SparkEngine:
             this=versioned(view.name, None), kind="VIEW", replace=True, expression=parse_sql(body)
         )
         self._sql(create)
+
+    def follow(self, followed: Sequence[Followed]) -> Following:
+        """A point is the identity of a table, and a version: each table is read at its newest, and the feed
+        from there on. Tables do not share a moment; a change of one is seen with the others as they are."""
+        upto = {}
+        for one in followed:
+            identity = self._tables.start_feed(one.table)
+            upto[one.table.name] = [identity, self._tables.newest(one.table.name)]
+        whole = ""
+        for one in followed:
+            if one.point is None:
+                whole = whole or "not loaded yet"
+            elif one.point[0] != upto[one.table.name][0]:
+                whole = whole or f"{one.table.name} is another table now"
+        try:
+            changes = {} if whole else {one.table.name: self._changes_of(one, upto) for one in followed}
+        except PySparkException as problem:
+            whole = f"a change feed cannot be read from there on: {first_line(problem)}"
+        try:
+            rows = {one.table.name: self._rows_of(one, upto) for one in followed} if whole else changes
+        except PySparkException as problem:
+            raise translated(problem) from problem
+        return Following(rows, upto, whole)
+
+    def _rows_of(self, one: Followed, upto: Mapping[str, Any]) -> Any:
+        names = [bare(c.name) for c in one.table.columns]
+        times = exp.alias_(exp.Cast(this=exp.Literal.number(1), to=t.BIGINT.sql()), TIMES, quoted=True)
+        source = versioned(one.table.name, upto[one.table.name][1])
+        return cast(one.table.columns, self._sql(exp.select(*names, times).from_(source)).toArrow())
+
+    def _changes_of(self, one: Followed, upto: Mapping[str, Any]) -> Any:
+        after, last = int(one.point[1]), int(upto[one.table.name][1])
+        if last <= after:
+            return as_arrow(one.table.columns, [])
+        feed = read_feed(self._session, one.table.name, after).where(f"_commit_version <= {last:d}")
+        feed.createOrReplaceTempView(temporary("followed"))
+        changes = exp.Subquery(this=values_of_feed(one.table, temporary("followed")), alias="changes")
+        moved = exp.NEQ(this=bare(TIMES), expression=exp.Literal.number(0))
+        query = exp.select(*(bare(c.name) for c in one.table.columns), bare(TIMES)).from_(changes)
+        return cast(one.table.columns, self._sql(query.where(moved)).toArrow())
+
+    def hold(self, points: Mapping[str, Any]) -> None:
+        """Delta keeps its feed as long as the table's properties say, whoever reads it."""
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
         with self._lock:

@@ -128,6 +128,9 @@ class Refresher:
             if changes.are_none and changes.watermark == dict(state.watermark):
                 return Outcome("none", "no base table changed", {"commits": 0}, state)
             net = time.perf_counter() - begun
+            undeclared = compiled.not_updatable(changes.present)
+            if undeclared:
+                return Outcome("full", undeclared, {"changes_in": total(changes.counts)}, state)
             script = compiled.script(changes.present)
             report = delta.Report("none", "the changes of the base tables cancel out", started)
             if not changes.are_none:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from viewkeep.catalog.models import Table, View
+from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.chooser import Past
 from viewkeep.results import Refresh
 from viewkeep.store.places import Places
@@ -90,6 +90,13 @@ class Database(Protocol):
 
     def events(self, table: str) -> exp.Select:
         """The events of a table's log past a point that `run_after` gives."""
+
+    def events_after(self, table: str, after: Point) -> exp.Select:
+        """The events of a table's log past a point."""
+
+    def arrow(self, query: exp.Query, columns: Sequence[TableColumn]) -> Any:
+        """What a query of some columns of a table, and how many there are of each row, answers, as an Arrow
+        table."""
 
     def run_after(self, sql: str, after: Point) -> None:
         """Runs a statement that reads events."""

@@ -134,6 +134,10 @@ class Refresher:
             done = refreshed(view, "none", "no base table changed", started)
             self._record(view, done, log)
             return done
+        undeclared = compiled.not_updatable(present)
+        if undeclared:
+            choice = Choice(True, undeclared)
+            return self._recomputed(view, compiled, choice, counts, log, started, progress, {})
         planned = time.perf_counter()
         sizes = self._sizes(view, compiled, log.is_bare(view))
         few = total(counts) <= self._database.looked_up

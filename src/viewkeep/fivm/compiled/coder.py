@@ -11,6 +11,7 @@ import pyarrow as pa
 from viewkeep.errors import TypeMismatch
 
 NULL = np.iinfo(np.int64).min
+NAN = float("nan")
 Ints = npt.NDArray[np.int64]
 
 
@@ -51,11 +52,19 @@ class Coder:
         return found
 
     def _code(self, value: Any) -> int:
+        if value != value:  # as a key NaN is one value, and no two objects of it are equal
+            value = NAN
         code = self._codes.get(value)
         if code is None:
             code = self._codes[value] = len(self.values)
             self.values.append(value)
         return code
+
+    def forget(self, known: int) -> None:
+        """Takes back the values that came after the first so many."""
+        for value in self.values[known:]:
+            del self._codes[value]
+        del self.values[known:]
 
     def decode(self, codes: Ints) -> list[Any]:
         """The values again."""

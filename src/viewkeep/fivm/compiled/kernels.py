@@ -30,8 +30,14 @@ def interpreted(source: str) -> ModuleType:
     def as_it_is(**_: object) -> Callable[[Kernel], Kernel]:
         return lambda function: function
 
-    plain = source.replace("from numba import njit\n", "")
-    module.__dict__["njit"] = as_it_is
+    def run(o: Any, at: int, y: float, a: Any, start: int, size: int) -> None:
+        o[at : at + size] += y * a[start : start + size]
+
+    def put(o: Any, at: int, y: float, a: Any, start: int, size: int) -> None:
+        o[at : at + size] = y * a[start : start + size]
+
+    plain = "\n".join(line for line in source.splitlines() if not line.startswith("from "))
+    module.__dict__.update(njit=as_it_is, run=run, put=put, ahead=lambda p, s, size: None)
     exec(compile(plain, "<kernels>", "exec"), module.__dict__)
     return module
 

@@ -1,11 +1,12 @@
 """How a payload of the regression ring lies in a row of numbers.
 
-    [count | sums | the own squares of each factor | products of each two factors]
+    [count | sums | the own squares of each factor | products of each factor with all that follow]
 
 A view's payload is a product of factors: those of its children, and one for the variables that it lifts
 itself. The squares of a factor are laid out as they are in the factor's own row, so that the product of
-payloads copies long runs, scaled; only blocks that can be other than zero are there, and each of the two
-equal halves of the matrix once (F-IVM, end of section 6.2).
+payloads copies long runs, scaled; of products of factors there is a row for each column of the first, with
+all columns of the factors after it side by side, which are long runs again. Only blocks that can be other
+than zero are there, and each of the two equal halves of the matrix once (F-IVM, end of section 6.2).
 """
 
 from __future__ import annotations
@@ -64,14 +65,16 @@ class Layout:
         """Where the own squares of a factor begin."""
         return 1 + self.size + sum(factor.squares for factor in self.factors[:number])
 
+    def after(self, number: int) -> int:
+        """How many columns the factors after one have together: how long the rows of its products are."""
+        return sum(factor.size for factor in self.factors[number + 1 :])
+
     def products_of(self, one: int, other: int) -> int:
-        """Where the products of two factors begin, `one` before `other`: a row for each column of `one`."""
+        """Where the products of two factors begin, `one` before `other`, in the first row: there is a row of
+        `after(one)` numbers for each column of `one`."""
         start = 1 + self.size + sum(factor.squares for factor in self.factors)
-        for pair in combinations(range(len(self.factors)), 2):
-            if pair == (one, other):
-                return start
-            start += self.factors[pair[0]].size * self.factors[pair[1]].size
-        raise KeyError((one, other))
+        start += sum(factor.size * self.after(i) for i, factor in enumerate(self.factors[:one]))
+        return start + sum(factor.size for factor in self.factors[one + 1 : other])
 
 
 def lifts(variables: Sequence[tuple[str, int]]) -> tuple[Factor, dict[frozenset[Element], int]]:
@@ -110,5 +113,5 @@ def product(children: Sequence[Layout], variables: Sequence[tuple[str, int]]) ->
         at = found.products_of(one, other)
         for k, e in enumerate(factors[one].elements):
             for n, f in enumerate(factors[other].elements):
-                found.places[frozenset([e, f])] = at + k * factors[other].size + n
+                found.places[frozenset([e, f])] = at + k * found.after(one) + n
     return found

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Callable
 
+from viewkeep.fivm.compiled.layout import Layout
 from viewkeep.fivm.compiled.program import Program
 from viewkeep.fivm.compiled.rings import Cofactor
 from viewkeep.fivm.compiled.writer import Writer
 from viewkeep.fivm.tree import View
+
+# so many squares of lifted values are written out, each a run of another length; more are loops
+WRITTEN_OUT = 32
 
 
 def multiply_cofactors(program: Program, ring: Cofactor, view: View) -> str:
@@ -31,12 +35,10 @@ def multiply_cofactors(program: Program, ring: Cofactor, view: View) -> str:
 
     def scaled(at: int, weight: str, source: str, start: int, size: int) -> None:
         if size:
-            with out.block(f"for i in range({size}):"):
-                out.line(f"o[{at} + i] += {weight} * {source}[{start} + i]")
+            out.line(f"run(o, {at}, {weight}, {source}, {start}, {size})")
 
     out.line(f"whole = {all_but()}")
     out.line("o[0] += whole")
-    mine = layout.factors[own].size
     places = {v: sum(ring.width(u) for u in lifted[: lifted.index(v)]) for v in lifted}
     for i in range(own):
         size = layout.factors[i].size
@@ -45,28 +47,21 @@ def multiply_cofactors(program: Program, ring: Cofactor, view: View) -> str:
         out.line(f"w{i} = {all_but(i)}")
         scaled(layout.sums_of(i), f"w{i}", f"a{i}", 1, size)
         scaled(layout.squares_of(i), f"w{i}", f"a{i}", 1 + size, layout.factors[i].squares)
-        if not mine:
-            continue
-        with out.block(f"for i in range({size}):"):
-            out.line(f"y = w{i} * a{i}[1 + i]")
-            out.line(f"at = {layout.products_of(i, own)} + i * {mine}")
-            if values:
-                with out.block(f"for k in range({len(values)}):"):
-                    out.line("o[at + k] += y * x[k]")
-            for n, v in enumerate(categories):
-                out.line(f"o[at + {places[v]} + k{n}] += y")
-    for i, k in combinations(range(own), 2):
-        rows, columns = layout.factors[i].size, layout.factors[k].size
-        if rows and columns:
-            out.line(f"both = {all_but(i, k)}")
-            with out.block(f"for i in range({rows}):"):
-                out.line(f"y = both * a{i}[1 + i]")
-                with out.block(f"for k in range({columns}):"):
-                    start = layout.products_of(i, k)
-                    out.line(f"o[{start} + i * {columns} + k] += y * a{k}[1 + k]")
+        _rows(out, layout, i, own, len(values), all_but)
+        if categories:
+            with out.block(f"for i in range({size}):"):
+                out.line(f"at = {layout.products_of(i, own)} + i * {layout.after(i)}")
+                for n, v in enumerate(categories):
+                    out.line(f"o[at + {places[v]} + k{n}] += w{i} * a{i}[1 + i]")
     sums = layout.sums_of(own)
     out.line(f"at = {layout.squares_of(own)}")
-    if values:
+    if values and not categories and len(values) <= WRITTEN_OUT:
+        out.line(f"run(o, {sums}, whole, x, 0, {len(values)})")
+        at = layout.squares_of(own)
+        for i in range(len(values)):
+            out.line(f"run(o, {at}, whole * x[{i}], x, {i}, {len(values) - i})")
+            at += len(values) - i
+    elif values:
         with out.block(f"for i in range({len(values)}):"):
             out.line("y = whole * x[i]")
             out.line(f"o[{sums} + i] += y")
@@ -82,7 +77,34 @@ def multiply_cofactors(program: Program, ring: Cofactor, view: View) -> str:
             out.line(f"o[at + k{n} * {ring.width(u)} + k{m}] += whole")
             out.line(f"at += {ring.width(v) * ring.width(u)}")
     given = ["o", "w", *(f"a{i}" for i in range(own)), *(["x"] if values else [])]
+    given += ["z"] if scaled_columns(program, ring, view) else []
     given += [f"k{n}" for n in range(len(categories))]
     number = program.views[view]
     head = f"def multiply{number}({', '.join(given)}):"
     return "\n".join(["@product", head, *out.lines, "", ""])
+
+
+def scaled_columns(program: Program, ring: Cofactor, view: View) -> int:
+    """How many numbers the product needs to put aside: the columns that follow the first factor, scaled. Of
+    categories there is only the one that a row has, which is added by itself."""
+    own = sum(isinstance(c, View) for c in view.children)
+    categories = sum(ring.width(v) for v in program.lifted(view) if v in ring.categories)
+    return max((program.layouts[view].after(i) - categories for i in range(own)), default=0)
+
+
+def _rows(out: Writer, layout: Layout, i: int, own: int, values: int, all_but: Callable[..., str]) -> None:
+    """The products of a factor's sums with those of all factors after it. These are scaled once and put
+    aside in `z`, so that what is added for each column of the factor is one long run, which the compiler
+    vectorizes."""
+    at = 0
+    for k in range(i + 1, own + 1):
+        size = layout.factors[k].size if k < own else values
+        if not size:
+            continue
+        source = f"a{k}, 1" if k < own else "x, 0"
+        out.line(f"put(z, {at}, {all_but(i, k)}, {source}, {size})")
+        at += size
+    if at:
+        start = layout.products_of(i, i + 1)
+        with out.block(f"for i in range({layout.factors[i].size}):"):
+            out.line(f"run(o, {start} + i * {layout.after(i)}, a{i}[1 + i], z, 0, {at})")

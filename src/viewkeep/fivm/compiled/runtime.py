@@ -53,6 +53,8 @@ class CompiledRuntime:
         self.ring = ring
         self.program = Program(tree, ring)
         self._interpret = interpret
+        self._deleted = False
+        """Whether a key may have nothing left."""
         self._triggers = triggers(self.program, interpret)
         self._number = np.int64 if ring.exact else np.float64
         self.state: spaces.State = {}
@@ -144,6 +146,29 @@ class CompiledRuntime:
 
     def update(self, table: str, columns: Columns, times: Any = 1) -> None:
         """Inserts rows of a table (`times` 1), deletes them (-1), or either, a number for each row."""
+        self.apply({table: (columns, times)})
+
+    def apply(self, changes: Mapping[str, tuple[Columns, Any]]) -> None:
+        """Changes several tables, one after the other, all or none: columns, and how often each row comes."""
+        changed: list[Trigger] = []
+        prepared: list[tuple[spaces.State, int]] = []
+        for table, (columns, times) in changes.items():
+            for trigger in self._changing(table):
+                changed.append(trigger)
+                prepared.append(self._prepared(trigger, columns, times))
+        self._compact_if_full(max((count for _, count in prepared), default=0))
+        done: list[tuple[Trigger, spaces.State, int]] = []
+        with np.errstate(over="ignore"):  # hashes wrap around, and so do integers that are taken back
+            for trigger, (inputs, count) in zip(changed, prepared, strict=True):
+                try:
+                    self._apply(trigger, inputs, count)
+                except TypeMismatch:
+                    for one in reversed(done):
+                        self._take_back(*one)
+                    raise
+                done.append((trigger, inputs, count))
+
+    def _changing(self, table: str) -> list[Trigger]:
         relations = self.tree.query.of_table(table)
         frozen = next((r.name for r in relations if r.name not in self.tree.updatable), None)
         if frozen is not None:
@@ -151,26 +176,25 @@ class CompiledRuntime:
                 f"{table} is not updatable in this view",
                 hint="name it among the updatable tables when the view is made",
             )
-        changed = [self._triggers[relation.name] for relation in relations]
-        prepared = [self._prepared(trigger, columns, times) for trigger in changed]
-        self._compact_if_full()
-        with np.errstate(over="ignore"):  # hashes wrap around, and so do integers that are taken back
-            for trigger, (inputs, count) in zip(changed, prepared, strict=True):
-                self._apply(trigger, inputs, count)
+        return [self._triggers[relation.name] for relation in relations]
 
     def _apply(self, relation: Trigger, inputs: spaces.State, count: int) -> None:
         self.state |= inputs
         for at in range(0, count, CHUNK):
             bad = self._chunk(relation, at, min(at + CHUNK, count))
             if bad:
-                # integers wrap around, and so the same rows with the other sign undo them exactly
-                self.state["w"] = -self.state["w"]
-                for back in range(0, at + CHUNK, CHUNK):
-                    self._chunk(relation, back, min(back + CHUNK, count))
+                self._take_back(relation, inputs, min(at + CHUNK, count))
                 raise TypeMismatch(
                     f"a sum over {relation.relation.name} does not fit into 64 bits; nothing was changed",
                     hint="sum doubles, or smaller numbers",
                 )
+
+    def _take_back(self, relation: Trigger, inputs: spaces.State, count: int) -> None:
+        """Undoes so many rows. Integers wrap around, and so the same rows with the other sign undo them
+        exactly; doubles never have to be."""
+        self.state |= {**inputs, "w": -inputs["w"]}
+        for at in range(0, count, CHUNK):
+            self._chunk(relation, at, min(at + CHUNK, count))
 
     def _chunk(self, trigger: Trigger, start: int, stop: int) -> bool:
         """One run of rows through all ways of a relation's updates; whether an integer overflowed."""
@@ -223,11 +247,13 @@ class CompiledRuntime:
             spaces.compact(self.state, space, live, self._by_space[space.number])
         return gone
 
-    def _compact_if_full(self) -> None:
-        """Before arrays are doubled: may be that half of their keys are gone."""
+    def _compact_if_full(self, extra: int) -> None:
+        """Before arrays are doubled: may be that half of their keys are gone, if anything was deleted."""
+        if not self._deleted:
+            return
         for space in self.program.spaces.values():
             room = self.state[f"k{space.number}"].shape[0]
-            if room > CHUNK and self.state[f"n{space.number}"][0] + CHUNK > room:
+            if room > CHUNK and self.state[f"n{space.number}"][0] + min(extra, CHUNK) > room:
                 self._compact(space)
 
     def _reserve(self, space: Space, extra: int) -> None:
@@ -243,6 +269,7 @@ class CompiledRuntime:
         count = _length(columns)
         weights = np.empty(count, self._number)
         weights[:] = times
+        self._deleted = self._deleted or bool(count and weights.min() <= 0)
         codes = np.empty((count, len(keys)), np.int64)
         numbers = np.empty((count, len(lifts)), self._number)
         for i, v in enumerate(keys):
@@ -257,6 +284,7 @@ class CompiledRuntime:
     def _encode(self, variable: str, column: Any, codes: Array, weights: Array) -> None:
         """A key, or a category."""
         coder = self.coders[variable]
+        known = len(coder.values)
         if isinstance(column, np.ndarray) and column.dtype.kind in "iub" and coder.kind in ("", "int"):
             coder.kind = "int"
             codes[:] = column
@@ -266,7 +294,11 @@ class CompiledRuntime:
             if lifted or sum(variable in r.schema for r in self.tree.query.relations) > 1:
                 weights[codes == NULL] = 0
             if lifted:
-                self._lift_keys(variable)
+                try:
+                    self._lift_keys(variable)
+                except TypeMismatch:
+                    coder.forget(known)
+                    raise
 
     def _lift_keys(self, variable: str) -> None:
         """Looks at a key that is lifted too: a category for which there must be room, or a number."""

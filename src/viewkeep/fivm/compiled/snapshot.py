@@ -20,7 +20,8 @@ from viewkeep.fivm.order import given
 from viewkeep.fivm.query import Query, Relation
 from viewkeep.fivm.tree import view_tree
 
-FORMAT = 1
+# 2: the products of payloads lie in rows
+FORMAT = 2
 
 
 def save(runtime: CompiledRuntime, path: str | Path, watermark: Mapping[str, Any] | None = None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from viewkeep.fivm.compiled.products import scaled_columns
 from viewkeep.fivm.compiled.program import Program, Stage
 from viewkeep.fivm.compiled.rings import Cofactor, Sums
 from viewkeep.fivm.compiled.writer import Writer
@@ -16,6 +17,8 @@ from viewkeep.fivm.tree import Indicator, Leaf, Source, View
 
 # integers past this may have overflowed: a little under 2**63
 LIMIT = "9.2e18"
+# so many rows ahead payloads are fetched
+AHEAD = 6
 Scope = Mapping[str, str]
 """Variables that are bound, and the names of their values."""
 
@@ -125,9 +128,25 @@ class StageWriter:
         out.line(f"s0 = {out.array(keys)}[r]")
         out.line(f"delta = {out.array(payloads)}[r]")
         space = self.program.space(source)
+        self._fetch_ahead(source, keys)
         values = out.array(f"k{space.number}")
         scope = {v: self._bind(v, f"{values}[s0, {i}]") for i, v in enumerate(space.variables)}
         return scope, {frozenset(source.keys): "s0"}
+
+    def _fetch_ahead(self, source: Source, keys: str) -> None:
+        """Payloads of the siblings that a later row will be joined with are fetched while this one is worked
+        on: keys come in any order, so each would have to be waited for."""
+        step = self.stage.steps[0]
+        same = [s for s in step.siblings if not isinstance(s, Indicator) and set(s.keys) == set(source.keys)]
+        if same:
+            with self.out.block(f"if r + {AHEAD} < stop:"):
+                later = self.out.named("s", f"{keys}[r + {AHEAD}]")
+                for sibling in same:
+                    self._fetch(sibling, later)
+
+    def _fetch(self, source: Source, slot: str) -> None:
+        stored = self.out.array(f"p{self.program.stored[source]}")
+        self.out.line(f"ahead({stored}, {slot}, {self.program.width(source)})")
 
     def _kept(self, leaf: Leaf, scope: Scope) -> str:
         """Adds a row to its relation, where that is stored; the number of its key."""
@@ -286,6 +305,8 @@ class StageWriter:
                 out.line(f"{mark}[{slot}] = {row}")
                 out.line(f"{slots}[{row}] = {slot}")
                 out.line(f"{payload}[{row}, :] = 0")
+                if view in self.program.stored:  # what is gathered is added to it in the end
+                    self._fetch(view, slot)
             self._product(view, here, out.named("o", f"{payload}[{row}]"))
             return
         target = f"scratch{number}"
@@ -350,6 +371,10 @@ class StageWriter:
             for i, v in enumerate(continuous):
                 self.out.line(f"{name}[{i}] = {self._value(v, here.scope)}")
             given.append(name)
+        aside = scaled_columns(self.program, ring, view)
+        if aside:
+            self.scratch[f"z{number}"] = aside
+            given.append(f"z{number}")
         given += [here.scope.get(v) or self._column(v) for v in lifted if v in ring.categories]
         self.out.line(f"multiply{number}({', '.join(given)})")
 

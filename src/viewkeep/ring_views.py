@@ -1,0 +1,299 @@
+"""Ring views that follow tables: kept in memory by the runtimes of F-IVM, fed by the changes that the engine
+has captured.
+
+A table is read whole once, and by its changes from then on. The engine keeps its log for an *anchor*: a view
+of each table that has no rows, and whose watermark is the point up to which changes may be forgotten. Where
+somebody else has moved it, changes may be missing: then tables are read whole again, and the refresh says so.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewkeep.catalog.models import Table
+from viewkeep.engines.contract import Engine
+from viewkeep.engines.following import Followed, Following, is_followed
+from viewkeep.errors import UnknownColumn, UnknownTable, Unsupported
+from viewkeep.fivm.generic import GenericRuntime
+from viewkeep.fivm.laws import checked
+from viewkeep.fivm.order import chosen, given
+from viewkeep.fivm.query import Query, Relation
+from viewkeep.fivm.tree import ViewTree, view_tree
+from viewkeep.idiff.bags import TIMES
+from viewkeep.results import Refresh
+
+if TYPE_CHECKING:
+    from viewkeep.fivm.compiled.runtime import Cofactors, CompiledRuntime
+
+Anchors = Callable[[str, Sequence[Table]], Mapping[str, str]]
+"""Sees to it that there are anchors for tables; their names."""
+
+
+class RingView:
+    """A sum of products over a join of tables, in any ring. `refresh` brings it up to date."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        relations: Sequence[Relation],
+        runtime: Callable[[], Any],
+        tables: Mapping[str, Table],
+        anchors: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self._engine = engine
+        self._relations = tuple(relations)
+        self._made = runtime
+        self._runtime: Any = None
+        self._followed = {n: Followed(table, anchors.get(n, "")) for n, table in tables.items()}
+        self._is_saved = False
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that it follows."""
+        return tuple(self._followed)
+
+    @property
+    def tree(self) -> ViewTree:
+        """Its view tree, with what is stored."""
+        tree: ViewTree = self._runtime.tree
+        return tree
+
+    def refresh(self) -> Refresh:
+        """Takes in what has changed in the tables, or changes nothing. Its strategy is `changes`, or `full`
+        where tables were read whole, or `none`."""
+        started = time.perf_counter()
+        found = self._engine.follow(list(self._followed.values()))
+        if found.whole:
+            runtime = self._made()
+            self._feed(runtime, found)
+            self._runtime = runtime
+        else:
+            self._feed(self._runtime, found)
+        self._read_upto(found)
+        count = sum(rows.num_rows for rows in found.rows.values())
+        strategy = "full" if found.whole else "changes" if count else "none"
+        reason = found.whole or ("changes of the tables" if count else "no base table changed")
+        return Refresh(self.name, strategy, reason, time.perf_counter() - started, changes_in=count)
+
+    def _read_upto(self, found: Following) -> None:
+        """What is fed cannot be fed again. The log is let go up to there, unless a snapshot may need it."""
+        self._followed = {n: replace(f, point=found.points[n]) for n, f in self._followed.items()}
+        if found.whole or not self._is_saved:
+            self._is_saved = False
+            self._hold()
+
+    def _hold(self) -> None:
+        if self._engine.logs_for_views:
+            self._engine.hold({f.anchor: f.point for f in self._followed.values()})
+            self._followed = {n: replace(f, held=f.point) for n, f in self._followed.items()}
+
+    def _feed(self, runtime: Any, found: Following) -> None:
+        batches = {r.name: _of_relation(r, found.rows[r.source]) for r in self._relations}
+        if isinstance(runtime, GenericRuntime):
+            schemas = [v for r in self._relations for v in r.schema]
+            needed = {v for v in schemas if schemas.count(v) > 1} | set(runtime.lifts)
+            runtime.apply({n: _rows(batch, needed) for n, batch in batches.items() if batch.num_rows})
+        else:
+            runtime.apply(
+                {
+                    n: (batch.drop_columns([TIMES]), batch.column(TIMES).to_numpy())
+                    for n, batch in batches.items()
+                    if batch.num_rows
+                }
+            )
+
+    def result(self) -> dict[tuple[Any, ...], Any]:
+        """The payload of each group, by the values of the free variables; () where there are none."""
+        found: dict[tuple[Any, ...], Any] = self._runtime.result()
+        return found
+
+    def cofactors(self, key: tuple[Any, ...] = ()) -> Cofactors:
+        """Count, sums and sums of products, for one group, of a view in the ring `Cofactor`."""
+        found: Cofactors = self._runtime.cofactors(key)
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Writes a snapshot, from which `restore_ring_view` goes on. The log is kept from there on until the
+        next one, where the engine keeps a log."""
+        from viewkeep.fivm.compiled.snapshot import save
+
+        self._refuse_generic()
+        self._hold()
+        watermark = {
+            "name": self.name,
+            "relations": [
+                {"name": r.name, "schema": r.schema, "table": r.source, "columns": r.columns or r.schema}
+                for r in self._relations
+            ],
+            "points": {n: f.point for n, f in self._followed.items()},
+            "held": {n: f.held for n, f in self._followed.items()},
+            "anchors": {n: f.anchor for n, f in self._followed.items()},
+        }
+        save(self._runtime, path, watermark)
+        self._is_saved = True
+
+    def _refuse_generic(self) -> None:
+        if isinstance(self._runtime, GenericRuntime):
+            raise Unsupported(
+                "payloads of a ring of one's own have no form on disk",
+                hint="make the view again with ring_view, which reads the tables",
+            )
+
+    def resume(self, runtime: CompiledRuntime, watermark: Mapping[str, Any]) -> None:
+        """Goes on from a snapshot. Of a table whose anchor is another by now, changes may be missing: what
+        the snapshot has of it is shown until the next refresh, which reads it whole."""
+        self._runtime, self._is_saved = runtime, True
+        for n, f in self._followed.items():
+            if watermark["anchors"].get(n) == f.anchor:
+                f = replace(f, point=watermark["points"][n], held=watermark["held"][n])
+            self._followed[n] = f
+
+
+def ring_view(
+    name: str,
+    engine: Engine,
+    relations: Sequence[Relation | str],
+    ring: Any,
+    lifts: Mapping[str, Callable[[Any], Any]] | None,
+    free: Sequence[str],
+    order: str | None,
+    samples: Sequence[Any],
+    anchors: Anchors,
+) -> RingView:
+    """A ring view over tables as they are now."""
+    known = _resolved(engine, relations)
+    tables = _tables(engine, known)
+    # relations are what the runtime sees: a table that is joined with itself feeds each of them
+    query = Query(tuple(Relation(r.name, r.schema) for r in known), tuple(free))
+    tree = view_tree(chosen(query) if order is None else given(query, order))
+    runtime = _runtime(tree, ring, lifts, samples)
+    runtime()  # whatever is wrong with it is told before anything is made
+    made = RingView(name, engine, known, runtime, tables, anchors(name, list(tables.values())))
+    made.refresh()
+    return made
+
+
+def restored(path: str | Path, engine: Engine, anchors: Anchors) -> RingView:
+    """The ring view of a snapshot."""
+    from viewkeep.fivm.compiled.runtime import CompiledRuntime
+    from viewkeep.fivm.compiled.snapshot import restore
+
+    runtime, watermark = restore(path)
+    if "points" not in watermark:
+        raise Unsupported(
+            f"{path} is a snapshot of a runtime, not of a ring view",
+            hint="read it with viewkeep.fivm.restore",
+        )
+    relations = [
+        Relation(r["name"], tuple(r["schema"]), r["table"], tuple(r["columns"]))
+        for r in watermark["relations"]
+    ]
+    tables = _tables(engine, relations)
+    made = RingView(
+        watermark["name"],
+        engine,
+        relations,
+        lambda: CompiledRuntime(runtime.tree, runtime.ring),
+        tables,
+        anchors(watermark["name"], list(tables.values())),
+    )
+    made.resume(runtime, watermark)
+    return made
+
+
+def _runtime(
+    tree: ViewTree, ring: Any, lifts: Mapping[str, Callable[[Any], Any]] | None, samples: Sequence[Any]
+) -> Callable[[], Any]:
+    from viewkeep.fivm import Cofactor, CompiledRuntime, Sums
+
+    if isinstance(ring, (Sums, Cofactor)):
+        if lifts:
+            raise Unsupported(
+                f"{type(ring).__name__} lifts its columns itself", hint="leave out lifts, or use another ring"
+            )
+        return lambda: CompiledRuntime(tree, ring)
+    of_laws = checked(ring, samples, lifts=lifts)
+    return lambda: GenericRuntime(tree, of_laws, lifts)
+
+
+def _resolved(engine: Engine, relations: Sequence[Relation | str]) -> list[Relation]:
+    """Relations with the names of tables and columns as the engine has them."""
+    found = []
+    for relation in relations:
+        source = relation if isinstance(relation, str) else relation.source
+        table = engine.find_table(engine.qualify(source))
+        if table is None:
+            raise UnknownTable(f"there is no table {source}", hint="create it first, or check the spelling")
+        if isinstance(relation, str):
+            names = tuple(c.name for c in table.columns)
+            found.append(Relation(source, names, table.name, names))
+            continue
+        columns = []
+        for variable in relation.schema:
+            column = table.column(relation.column(variable))
+            if column is None:
+                raise UnknownColumn(
+                    f"{table.name} has no column {relation.column(variable)}",
+                    hint=f"there are: {', '.join(c.name for c in table.columns)}",
+                )
+            columns.append(column.name)
+        found.append(Relation(relation.name, relation.schema, table.name, tuple(columns)))
+    return found
+
+
+def _tables(engine: Engine, relations: Sequence[Relation]) -> dict[str, Table]:
+    """The tables of relations, by the columns that these show."""
+    used: dict[str, list[str]] = {}
+    for r in relations:
+        used.setdefault(r.source, []).extend(r.columns or r.schema)
+    found = {}
+    for name, columns in used.items():
+        table = engine.find_table(name)
+        if table is None:
+            raise UnknownTable(f"there is no table {name}", hint="was it dropped?")
+        gone = [c for c in columns if table.column(c) is None]
+        if gone:
+            raise UnknownColumn(f"{name} has no column {gone[0]}", hint="was it dropped?")
+        found[name] = table.read_by(columns)
+        for column in found[name].columns:
+            if not is_followed(column.type):
+                raise Unsupported(
+                    f"{name}.{column.name} is {column.type}, which ring views do not take",
+                    hint="give a Relation that leaves the column out",
+                )
+    return found
+
+
+def _of_relation(relation: Relation, rows: pa.Table) -> pa.Table:
+    """Rows of a table by the variables of a relation."""
+    columns = relation.columns or relation.schema
+    return pa.table(
+        [*(rows.column(c).combine_chunks() for c in columns), rows.column(TIMES).combine_chunks()],
+        names=[*relation.schema, TIMES],
+    )
+
+
+def _rows(batch: pa.Table, needed: set[str]) -> list[tuple[tuple[Any, ...], int]]:
+    """Rows as tuples. One with a NULL that is joined by, or lifted, counts nothing, as in SQL."""
+    names = [n for n in batch.column_names if n != TIMES]
+    for name in names:
+        if name in needed and batch.column(name).null_count:
+            batch = batch.filter(pc.is_valid(batch.column(name)))
+    values = [_one_nan(batch.column(n).to_pylist()) for n in names]
+    times = batch.column(TIMES).to_pylist()
+    return list(zip(zip(*values, strict=True) if values else ((),) * len(times), times, strict=True))
+
+
+def _one_nan(values: list[Any]) -> list[Any]:
+    """As a key NaN is one value, and only the same object is found again."""
+    return [math.nan if value != value else value for value in values]
