@@ -18,6 +18,9 @@ _ORDER = ("auto", "id", "tuple", "recompute", "merge")
 # More views than this are shown as one table for each size of the change, a line for each view.
 _FEW = 4
 
+# Seconds: a time that rounds to nothing is taken for this.
+SHORTEST = 1e-4
+
 
 def medians(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
     """One row for each view, size of the change and method. `times_id` is the median over that of `id`,
@@ -33,7 +36,8 @@ def medians(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
         baseline = baseline_of(rows)
         base = {(r["view"], r["diff"]): r["seconds"] for r in rows if r["method"] == baseline}
         for row in rows:
-            row[f"times_{baseline}"] = round(row["seconds"] / base[row["view"], row["diff"]], 2)
+            least = max(base[row["view"], row["diff"]], SHORTEST)
+            row[f"times_{baseline}"] = round(row["seconds"] / least, 2)
     return rows
 
 
