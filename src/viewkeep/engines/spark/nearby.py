@@ -105,12 +105,14 @@ class Nearby:
         relations: Relations,
         waiting: WaitingDiffs,
         fetching: Callable[[str, Node], Any],
+        too_many: set[tuple[str, str]],
     ) -> None:
-        """`fetching`: a context in which rows are fetched, by the leaf's name and the leaf as narrowed."""
+        """`fetching`: a context in which rows are fetched, by the leaf's name and the leaf as narrowed.
+        `too_many`: views and leaves that were found to have too many rows, in other refreshes too."""
         self._con, self._place, self._relations, self._waiting = con, place, relations, waiting
         self._fetching = fetching
         self._fetched: dict[str, pa.Table] = {}
-        self._too_many: set[str] = set()
+        self._too_many = too_many
 
     def answer(
         self,
@@ -119,7 +121,7 @@ class Nearby:
         schema: pa.Schema | None,
     ) -> pa.Table | None:
         """The rows of what `build` makes of some queries; None where Spark has to compute them."""
-        if schema is None or not all(map(self._is_plain, queries)):
+        if not schema or not all(map(self._is_plain, queries)):  # nor rows without columns
             return None
         here = _Here()
         try:
@@ -128,7 +130,7 @@ class Nearby:
             return None
         for node in (n for query in near for n in walk(query)):
             name = _relation(node)
-            if name is not None and not here.has(name):
+            if name is not None:
                 here.rows[name] = self._relations.local[name]
         tree = build(near, here)
         if not all(map(_is_ours, tree.find_all(exp.Anonymous))):
@@ -186,13 +188,13 @@ class Nearby:
         """
         after = Scan(scan.table, scan.alias, scan.fields, scan.key)
         asked = [] if self._place.is_small(scan) else conditions
-        ref = self._ref(scan, asked, self._place.names.table(after), scan.columns, here)
-        rows: Node = ref
+        fetched = self._fetch(scan, asked, self._place.names.table(after), scan.columns, here)
+        rows: Node = Stored(fetched, scan.columns, scan.key)
         if scan.state == "pre" and scan.table in self._place.changed:
             if temporary(f"net_{scan.table}") not in self._relations.local:
                 raise _TooMuch
             came = Union(tuple(passing(BaseDiff(scan, kind), scan.key) for kind in ("insert", "update")))
-            kept = SemiJoin(ref, came, tuple((k, k) for k in scan.key), anti=True)
+            kept = SemiJoin(rows, came, tuple((k, k) for k in scan.key), anti=True)
             gone = passing(BaseDiff(scan, "delete"), scan.names)
             rows = Union((passing(kept, scan.names), gone, _as_it_was(scan)))
         return _selected(rows, conditions)
@@ -206,25 +208,24 @@ class Nearby:
         asked = [] if place.is_small(stored) else fixed
         version = delta.storage(place.view, target, place.state.version(target))
         head = (Column(log.BORN, Type("bigint")), Column(log.IDS, Type("string")))
-        ref = self._ref(stored, [log.is_row(), *asked], version, (*head, *layout.columns), here)
+        fetched = self._fetch(stored, [log.is_row(), *asked], version, (*head, *layout.columns), here)
         if waits:
             entries = f"entries of {target}"
             here.rows[entries] = self._waiting.here(place.view, target, place.state)
-            query = log.resolved(layout, here.ref(ref.name), exp.table_(entries, quoted=True))
-            resolved = self._run(query, here.rows)
-            ref = Ref(f"{ref.name} resolved", stored.columns)
-            here.rows[ref.name] = resolved
-        return _selected(Ref(ref.name, stored.columns), conditions)
+            query = log.resolved(layout, here.stored(fetched), here.stored(entries))
+            fetched = f"{fetched} resolved"
+            here.rows[fetched] = self._run(query, here.rows)
+        return _selected(Stored(fetched, stored.columns, stored.key), conditions)
 
-    def _ref(
+    def _fetch(
         self,
         leaf: Scan | Stored,
         conditions: list[Expr],
         relation: Expr,
         columns: Sequence[Column],
         here: _Here,
-    ) -> Ref:
-        """Rows of a relation of Spark's, fetched once for the whole refresh."""
+    ) -> str:
+        """Rows of a relation of Spark's, fetched once for the whole refresh; what they are called here."""
         narrow = any(c.find(exp.In) or isinstance(c, exp.Boolean) for c in conditions)
         if not narrow and not self._place.is_small(leaf):
             raise _TooMuch
@@ -234,21 +235,19 @@ class Nearby:
         query = exp.select(*outputs).from_(relation.copy())
         for condition in conditions:
             query = query.where(substitute(condition, named))
-        sql = to_spark_sql(query)
+        sql, own = to_spark_sql(query), leaf.table if isinstance(leaf, Scan) else leaf.target
         if sql not in self._fetched:
-            if sql in self._too_many:
+            if (self._place.view, own) in self._too_many:
                 raise _TooMuch
-            with self._fetching(
-                leaf.table if isinstance(leaf, Scan) else leaf.target, _selected(leaf, conditions)
-            ):
+            with self._fetching(own, _selected(leaf, conditions)):
                 rows = self._relations.session.sql(sql).limit(LOCAL_ROWS + 1).toArrow()
             if rows.num_rows > LOCAL_ROWS:
-                self._too_many.add(sql)
+                self._too_many.add((self._place.view, own))
                 raise _TooMuch
             self._fetched[sql] = rows
         name = f"fetched {list(self._fetched).index(sql)}"
         here.rows[name] = self._fetched[sql]
-        return Ref(name, tuple(columns))
+        return name
 
 
 class _TooMuch(Exception):
@@ -263,20 +262,17 @@ class _Here:
     row: str = ""
     full_joins: bool = True
 
-    def has(self, name: str) -> bool:
-        return name in self.rows
-
     def table(self, scan: Scan) -> Expr:
         raise AssertionError(f"{scan.table} is not here")
 
     def stored(self, target: str) -> Expr:
-        raise AssertionError(f"{target} is not here")
+        return exp.table_(target, quoted=True)
 
     def net(self, table: str) -> Expr:
         return exp.table_(temporary(f"net_{table}"), quoted=True)
 
     def ref(self, name: str) -> Expr:
-        return exp.table_(name if self.has(name) else temporary(name), quoted=True)
+        return exp.table_(temporary(name), quoted=True)
 
 
 def _is_ours(call: exp.Anonymous) -> bool:
@@ -286,7 +282,7 @@ def _is_ours(call: exp.Anonymous) -> bool:
 
 def _relation(node: Node) -> str | None:
     """The relation of a refresh that a node reads, if it reads one."""
-    if isinstance(node, Ref) and not node.name.startswith("fetched "):
+    if isinstance(node, Ref):
         return temporary(node.name)
     if isinstance(node, (BaseDiff, Images)):
         return temporary(f"net_{node.scan.table}")

@@ -105,6 +105,7 @@ class Refresher:
         self.waiting = WaitingDiffs(session)
         self._long: set[tuple[str, str]] = set()
         self._embedded = embedded()
+        self._too_many: set[tuple[str, str]] = set()
 
     def _sql(self, tree: exp.Expr, relations: Relations | None = None) -> Any:
         if relations is not None:
@@ -181,7 +182,7 @@ class Refresher:
         changed = frozenset(table for table, kinds in changes.present.items() if kinds)
         place = Place(view.name, state, compiled.layouts(), names, changed, state.sizes)
         fetching = partial(self._fetching, place)
-        return Nearby(self._embedded, place, relations, self.waiting, fetching)
+        return Nearby(self._embedded, place, relations, self.waiting, fetching, self._too_many)
 
     @contextmanager
     def _fetching(self, place: Place, name: str, leaf: Node) -> Iterator[None]:
