@@ -157,6 +157,7 @@ class Store:
             "now()::TIMESTAMP FROM viewkeep.views",
             [view.name.lower(), view.to_json(), watermark],
         )
+        self._past[view.name.lower()] = []
 
     def move_watermark(self, view: str, watermark: int) -> None:
         self.con.execute(
@@ -247,12 +248,15 @@ class Store:
         return seq
 
     def start_log(self, table: Table) -> None:
-        """A log with all columns of the table, those included that were added since it was started."""
+        """A log for a table that no view reads yet."""
         create_log(self.con, table)
         self.con.execute(
             "INSERT OR IGNORE INTO viewkeep.meta VALUES (?, ?)",
             [f"log:{table.name.lower()}", self.last_seq()],
         )
+
+    def widen_log(self, table: Table) -> None:
+        """Columns of the table that were added since its log was started are logged from now on."""
         there = {name.lower() for name in self._log_columns(table.name)}
         for column in table.columns:
             if column.name.lower() not in there:

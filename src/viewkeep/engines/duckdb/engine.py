@@ -120,16 +120,24 @@ class DuckDBEngine:
 
     def qualify(self, name: str) -> str:
         """The name as the catalog has it: R, r and main.r may be one table."""
+        found = self._found(name)
+        if found is None:
+            return name
+        return found[1] if found[0] == "main" else ".".join(found)
+
+    def _found(self, name: str) -> tuple[str, str] | None:
+        """The schema and the name of the table or view that a name means, if there is one."""
+        parts = name.lower().split(".")
+        return self._names().get((parts[-2] if len(parts) > 1 else "main", parts[-1]))
+
+    def _names(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """The schemas and names of tables and views, by their lower case."""
         with self._lock:
             known = self._known()
             if known.names is None:
                 rows = self._con.execute(_NAMES).fetchall()
                 known.names = {(schema.lower(), one.lower()): (schema, one) for schema, one in rows}
-        parts = name.lower().split(".")
-        found = known.names.get((parts[-2] if len(parts) > 1 else "main", parts[-1]))
-        if found is None:
-            return name
-        return found[1] if found[0] == "main" else ".".join(found)
+            return known.names
 
     def find_table(self, name: str) -> Table | None:
         with self._lock:
@@ -227,7 +235,11 @@ class DuckDBEngine:
 
     def _is_tracked(self, name: str) -> bool:
         """Whether a view reads the table, so that its changes are logged."""
-        return any(table.name.lower() == name.lower() for view in self.views() for table in view.tables)
+        return name.lower() in self._tracked()
+
+    def _tracked(self) -> set[str]:
+        """The tables that views read, in lower case."""
+        return {table.name.lower() for view in self.views() for table in view.tables}
 
     def write_batch(self, table: str, batch: Any, mode: str, stream: str, number: int) -> None:
         raise Unsupported(
@@ -307,7 +319,7 @@ class DuckDBEngine:
         progress: Progress,
         replacing: tuple[View, Compiled] | None = None,
     ) -> int:
-        if replacing is None and self._exists(view.name):
+        if replacing is None and self._found(view.name):
             raise AlreadyExists(
                 f"{view.name} exists already", hint="DROP MATERIALIZED VIEW or DROP TABLE it first"
             )
@@ -317,10 +329,13 @@ class DuckDBEngine:
             try:
                 if replacing is not None:
                     self._drop(*replacing)
+                tracked = self._tracked()
                 for table in view.tables:
                     whole = self.find_table(table.name)
                     assert whole is not None  # the view was bound to it just now
-                    self._store.start_log(whole)  # all columns: the next view may use others
+                    if table.name.lower() not in tracked:
+                        self._store.start_log(whole)
+                    self._store.widen_log(whole)  # all columns: the next view may use others
                 caches = view.policy != "full"
                 rows, filled = self._refresher.fill(view, compiled, progress, caches=caches)
                 body = shown(compiled, names)
@@ -334,15 +349,6 @@ class DuckDBEngine:
             created = refreshed(view, "full", "created", started, counted=rows, statements=filled)
             self._store.remember(created, {table.name: now for table in view.tables})
         return rows
-
-    def _exists(self, name: str) -> bool:
-        with self._lock:
-            row = self._con.execute(
-                "SELECT count(*) FROM information_schema.tables WHERE lower(table_name) = lower(?) "
-                "AND table_catalog = current_database() AND table_schema = current_schema()",
-                [name.rpartition(".")[2]],
-            ).fetchone()
-        return bool(row[0])
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
         with self._transaction():

@@ -10,6 +10,7 @@ import inspect
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -22,6 +23,9 @@ _LEAVES_CATALOG = ("SELECT ", "INSERT ", "UPDATE ", "DELETE ", "BEGIN", "COMMIT"
 
 # a join with more rows than these scans the other side, which is then faster
 LOOKED_UP = 1000
+
+# DuckDB parses a text of so many characters for as long as it takes to ask for anything else
+WORTH_PARSING_ONCE = 300
 
 
 class Rows:
@@ -58,7 +62,7 @@ class Session:
         with self._lock:
             if not sql.startswith(_LEAVES_CATALOG):
                 self.catalog_version += 1
-            return Rows(self._con.execute(sql, parameters))
+            return Rows(self._con.execute(_parsed(sql) or sql, parameters))
 
     @contextmanager
     def without_optimizers(self, names: str) -> Iterator[None]:
@@ -105,3 +109,15 @@ class Session:
     def close(self) -> None:
         """Closes the database."""
         self._con.close()
+
+
+def _parsed(sql: str) -> Any:
+    """A long text as it is after parsing, which is done once where refreshes repeat it; None where it is
+    short, or not one statement."""
+    return _parse(sql) if len(sql) >= WORTH_PARSING_ONCE else None
+
+
+@lru_cache(maxsize=1000)
+def _parse(sql: str) -> Any:
+    statements = duckdb.extract_statements(sql)
+    return statements[0] if len(statements) == 1 else None

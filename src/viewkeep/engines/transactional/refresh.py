@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from sqlglot import exp
@@ -46,11 +46,12 @@ STALE, FEW = 0.1, 100
 
 @dataclass(frozen=True)
 class _Step:
-    """A relation to compute: its statement, and the one that makes it empty where its guard has no rows."""
+    """A relation to compute: its statement, and how to write the one that makes it empty where its guard has
+    no rows, which few refreshes need."""
 
     compute: Compute
     sql: str
-    empty: str
+    empty: Callable[[], str]
 
 
 @dataclass(frozen=True)
@@ -299,11 +300,11 @@ class Refresher:
         return sorted(found, key=lambda one: -self._distinct.get((one[0].table, one[0].base_name[one[1]]), 0))
 
     def _step(self, compute: Compute, name: exp.Expr) -> _Step:
-        sql = self._database.temporary(name, compute.query)
-        if compute.unless_empty is None:
-            return _Step(compute, sql, sql)
-        none = exp.select("*").from_(exp.Subquery(this=compute.query.copy(), alias="q")).where(exp.false())
-        return _Step(compute, sql, self._database.temporary(name, none))
+        def empty() -> str:
+            of_query = exp.Subquery(this=compute.query.copy(), alias="q")
+            return self._database.temporary(name, exp.select("*").from_(of_query).where(exp.false()))
+
+        return _Step(compute, self._database.temporary(name, compute.query), cache(empty))
 
     def _sizes(self, view: View, compiled: Compiled, is_bare: bool) -> Sizes:
         """The rows of base tables and targets; a view that is bare has no caches."""
@@ -439,7 +440,7 @@ class Refresher:
             guard = step.compute.unless_empty
             needed = guard is None or bool(sizes[guard])
             recomputed = recomputed or (guard is not None and needed)
-            sizes[step.compute.name] = self._database.run(step.sql if needed else step.empty)
+            sizes[step.compute.name] = self._database.run(step.sql if needed else step.empty())
             diff_rows += sizes[step.compute.name] if step.compute.is_view_diff else 0
         kinds = {
             source: self._kinds(names.ref(source))
