@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -51,11 +52,13 @@ class Scope:
         return Scope([(ref, kind) for ref, kind in self.columns if "." in ref])
 
 
+@cache
 def one_in(n: int) -> st.SearchStrategy[bool]:
     """True in one of n draws; shrinks to false."""
     return st.integers(0, n - 1).map(lambda drawn: drawn == n - 1)
 
 
+@cache  # hypothesis looks at each new strategy for longer than it draws from it
 @st.composite
 def value(draw: st.DrawFn, kind: str, nullable: bool) -> str:
     if nullable and draw(one_in(5)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hypothesis import strategies as st
 
@@ -126,6 +127,7 @@ def change(draw: st.DrawFn, tabs: tuple[Tab, ...]) -> str:
     return f"MERGE INTO {tab.name} AS t USING (SELECT {named}) AS s ON {on} {whens}"
 
 
+@lru_cache(maxsize=128)
 @st.composite
 def assigned_value(draw: st.DrawFn, tab: Tab, column: Col) -> str:
     """A value, the column's own one more, or another column of its type: rows swap values."""
@@ -137,11 +139,13 @@ def assigned_value(draw: st.DrawFn, tab: Tab, column: Col) -> str:
     return draw(value(column.kind, True))
 
 
+@lru_cache(maxsize=128)
 @st.composite
 def rows(draw: st.DrawFn, tab: Tab) -> list[str]:
     return [draw(value(c.kind, c.nullable)) for c in tab.columns]
 
 
+@lru_cache(maxsize=128)
 @st.composite
 def insertion(draw: st.DrawFn, tab: Tab) -> str:
     made = draw(st.lists(rows(tab), min_size=1, max_size=6, unique_by=lambda r: tuple(r[: len(tab.key)])))
