@@ -695,3 +695,39 @@ def test_values_over_a_part_of_the_rows_by_range_are_refused() -> None:
             vk.sql(
                 f"CREATE MATERIALIZED VIEW v AS SELECT k, LAST_VALUE(x) OVER (ORDER BY o {frame}) AS y FROM t"
             )
+
+
+def test_rows_differ_where_one_of_their_columns_does() -> None:
+    check(
+        "SELECT k FROM s WHERE (a, b) NOT IN (SELECT a, b FROM t)",
+        ["INSERT INTO s VALUES (1, 1, 2), (2, 1, 3), (3, NULL, 2), (4, NULL, 3), (5, 2, NULL)"],
+        ["INSERT INTO t VALUES (1, 1, 3)"],
+        ["INSERT INTO t VALUES (2, NULL, 2)"],
+        ["DELETE FROM t"],
+    )
+
+
+def test_rows_are_not_compared_by_order() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE t (k INT PRIMARY KEY, a INT)")
+        with pytest.raises(Unsupported, match="compared by order"):
+            vk.sql("CREATE MATERIALIZED VIEW v AS SELECT k FROM t WHERE (k, a) < ANY (SELECT a, k FROM t)")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("'it''s'", "it's"),
+        ("''''", "'"),
+        ('"a""b"', 'a"b'),
+        ("'a\"\"b'", 'a""b'),
+        (r"'it\'s'", "it's"),
+        ("'a' 'b'", "ab"),
+    ],
+)
+def test_a_quote_that_is_written_twice_stands_for_itself(written: str, meant: str) -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE t (k INT PRIMARY KEY, s STRING)")
+        vk.sql(f"INSERT INTO t VALUES (1, {written})")
+        vk.sql(f"CREATE MATERIALIZED VIEW v AS SELECT s, {written} AS again FROM t")
+        assert vk.sql("SELECT * FROM v").rows == ((meant, meant),)
