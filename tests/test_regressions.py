@@ -731,3 +731,12 @@ def test_a_quote_that_is_written_twice_stands_for_itself(written: str, meant: st
         vk.sql(f"INSERT INTO t VALUES (1, {written})")
         vk.sql(f"CREATE MATERIALIZED VIEW v AS SELECT s, {written} AS again FROM t")
         assert vk.sql("SELECT * FROM v").rows == ((meant, meant),)
+
+
+@pytest.mark.parametrize("name", ["rowid", "ROWID", "ctid"])
+def test_columns_called_as_engines_call_the_place_of_a_row(name: str) -> None:
+    start = ["INSERT INTO r VALUES (1, 5), (2, NULL), (3, 7), (4, 7)"]
+    batches = (["DELETE FROM r WHERE k = 2"], [f"UPDATE r SET {name} = 5 WHERE k = 3"], ["DELETE FROM r"])
+    tables = (Tab("r", (Col("k", "INT", False),), (Col(name, "INT"),)),)
+    check(f"SELECT {name}, COUNT(*) AS n FROM r GROUP BY {name}", start, *batches, tables=tables)
+    check(f"SELECT {name} AS {name}, k FROM r WHERE {name} > 1", start, *batches, tables=tables)
