@@ -92,7 +92,7 @@ def numbered(scan: Scan) -> Window:
     if any(c.type == DOUBLE for c in below.columns):
         below = Project(below, tuple(Item(c, one_zero(column(c.name), c.type)) for c in below.columns))
     number = Item(scan.by_name[occurrence_of(scan)], exp.RowNumber())
-    return Window(below, below.names, (Order(below.names[0]),), (number,))
+    return Window(below, below.names, (Order(below.names[0]),), (number,), key=scan.key)
 
 
 def one_zero(value: Expr, kind: Type) -> Expr:

@@ -383,6 +383,8 @@ class Window(Unary):
 
     `ties`: the functions depend on the order of rows that are equal in it, so the IDs decide among them; a
     rank does not, and may not be given one.
+
+    `key`: the IDs, where the input has none and the values make them: the numbers of equal rows.
     """
 
     partition: tuple[str, ...]
@@ -390,10 +392,15 @@ class Window(Unary):
     items: tuple[Item, ...]
     frame: Expr | None = None
     ties: bool = False
+    key: tuple[str, ...] = ()
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return self.input.columns + tuple(item.column for item in self.items)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        return self.key or self.input.ids
 
     @cached_property
     def looked_at(self) -> frozenset[str]:

@@ -20,6 +20,8 @@ from viewkeep.frontend.typed import Typed
 Ctes = Mapping[str, Callable[[], Relation]]
 Output = tuple[Expr, str]
 """An entry of the SELECT list, and what it is called."""
+# engines tell where a stored row is by a column of such a name, which a column of a view would hide
+_ENGINES_OWN = frozenset({"rowid", "ctid", "tableoid", "xmin", "xmax", "cmin", "cmax"})
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Binding:
         self._text = text
         self._start = start
         self._bind = bind
-        self._taken: set[str] = set()
+        self._taken: set[str] = set(_ENGINES_OWN)
         self.refused: dict[str, Mapping[str, str]] = {}
         """For each alias the columns that are there, but of a type that views cannot have."""
         self.tells_null_from_false = False

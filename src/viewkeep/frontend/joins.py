@@ -91,6 +91,27 @@ def _half(binding: Binding, left: Relation, right: Relation, condition: _Conditi
 # --- conditions ---
 
 
+def subqueries_in_where(tree: exp.Select) -> exp.Select:
+    """The query with those conditions of inner joins in WHERE that have a subquery. Not where a join after
+    it pads their rows: these are in the result without having met the condition."""
+    joins = tree.args.get("joins") or []
+    last = max((n for n, made in enumerate(joins) if made.side.upper() in ("RIGHT", "FULL")), default=-1)
+    if not any(_is_inner(made) and has_subquery(made.args["on"]) for made in joins[last + 1 :]):
+        return tree
+    whole = tree.copy()
+    for made in filter(_is_inner, whole.args["joins"][last + 1 :]):
+        terms = conjuncts(made.args["on"])
+        made.set("on", conjunction(term for term in terms if not has_subquery(term)))
+        for term in filter(has_subquery, terms):
+            whole.where(term, copy=False)
+    return whole
+
+
+def _is_inner(tree: exp.Join) -> bool:
+    """Whether a join with ON keeps the pairs that meet it, and nothing else."""
+    return bool(tree.args.get("on")) and not tree.side and tree.kind.upper() in ("", "INNER", "CROSS")
+
+
 def _condition(
     binding: Binding, left: Relation, right: Relation, tree: exp.Join, natural: bool
 ) -> _Condition:
@@ -106,7 +127,11 @@ def _condition(
     if on := tree.args.get("on"):
         no_aggregate(binding, on, "ON")
         if has_subquery(on):
-            raise binding.fail(Unsupported, on, "a subquery in ON is not supported", "put it into WHERE")
+            raise binding.fail(
+                Unsupported, on,
+                "a subquery in ON of an outer join, or below a RIGHT or FULL one, is not supported",
+                "join with a derived table that has the condition in its WHERE",
+            )  # fmt: skip
         scope = binding.scope(both)
         condition = scope.typing.condition(scope.resolve(on), "ON")
     return _Condition(condition, both.fields, first)

@@ -17,6 +17,7 @@ from viewkeep.frontend.binding import Binding, Ctes, Inner, Output, equality
 from viewkeep.frontend.cofactor import cofactors_of, known_rows, refuse_misplaced
 from viewkeep.frontend.domain import Domain, bind_domain
 from viewkeep.frontend.grouping import Grouping, bind_grouping
+from viewkeep.frontend.joins import subqueries_in_where
 from viewkeep.frontend.ordering import Sort, limited, orders, output_at, row_counts
 from viewkeep.frontend.scope import Field, NeedsDomain, Relation, Scope
 from viewkeep.frontend.select_list import no_aggregate, no_array, no_duplicates, select_list
@@ -57,6 +58,7 @@ def bind_select(
     conditions of WHERE, which become `terms`, or anywhere, if it is bound by domain."""
     _refuse_unknown_clauses(binding, tree)
     refuse_misplaced(binding, tree)
+    tree = subqueries_in_where(tree)
     relation = bind_from(binding, tree, ctes)
     scope = binding.scope(relation, outer)
     domain = bind_domain(binding, tree, scope, outer) if by_domain and outer is not None else None

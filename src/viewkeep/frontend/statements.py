@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from viewkeep.errors import Place, SyntaxProblem, ViewkeepError
 
-DIALECT = "spark"
+
+class SparkSQL(Spark):
+    """Spark's dialect since 4.0: a quote that is written twice stands for itself."""
+
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES: ClassVar[list[str]] = [*Spark.Tokenizer.STRING_ESCAPES, "'", '"']
+
+
+DIALECT = SparkSQL
 _KEYWORDS: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "CURRENT_DATE",
     exp.CurrentTimestamp: "CURRENT_TIMESTAMP",

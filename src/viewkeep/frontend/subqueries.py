@@ -28,7 +28,7 @@ from viewkeep.algebra.nodes import (
     Project,
     passing,
 )
-from viewkeep.errors import TypeMismatch
+from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.binding import Binding, Ctes, Inner
 from viewkeep.frontend.scope import NeedsDomain, Relation, Scope
 from viewkeep.frontend.stages import Stage
@@ -110,6 +110,13 @@ class Subqueries:
         operands = left.unnest()
         lefts = list(operands.expressions) if isinstance(operands, exp.Tuple) else [left]
         values = [self._stage.finish(self.value(part)) for part in lefts]
+        # (1, 2) <> (1, 3), though 1 = 1: rows differ where not all of their columns are equal
+        by = exp.EQ if compare is exp.NEQ and len(lefts) > 1 else compare
+        if len(lefts) > 1 and by not in (exp.EQ, exp.NullSafeEQ):
+            raise self._fail(
+                Unsupported, left, "rows of several columns are compared by order",
+                "compare them by =, or column by column",
+            )  # fmt: skip
 
         def compared(relation: Relation) -> tuple[Expr, bool]:
             if len(relation.fields) != len(values):
@@ -124,10 +131,12 @@ class Subqueries:
                         TypeMismatch, part,
                         f"{value.type} is compared with {field.column.type}", "use CAST on one side",
                     )  # fmt: skip
-                terms.append(compare(this=value.expression.copy(), expression=column(field.column.name)))
+                terms.append(by(this=value.expression.copy(), expression=column(field.column.name)))
                 nullable = nullable or value.nullable or field.column.nullable
             joined = conjunction(terms)
             assert joined is not None
+            if by is not compare:
+                joined = exp.Not(this=exp.Paren(this=joined))
             if compare is exp.NullSafeEQ:
                 nullable = False
             return joined, nullable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr
-from viewkeep.errors import Unsupported
+from viewkeep.algebra.expressions import Expr, conjunction, disjunction
+from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.regex import portable
 from viewkeep.frontend.typed import Rules, Typed, bracketed, made_call
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from viewkeep.frontend.typing import Typing
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_EQUALITIES = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
 def _logic(typing: Typing, node: exp.Binary) -> Typed:
@@ -43,6 +44,10 @@ def _is(typing: Typing, node: exp.Is) -> Typed:
 
 
 def _comparison(typing: Typing, node: Expr) -> Typed:
+    if isinstance(node, _EQUALITIES) and isinstance(node.this.unnest(), exp.Tuple):
+        equal = _rows_equal(typing, node.this, node.expression)
+        negated = isinstance(node, (exp.NEQ, exp.NullSafeNEQ))
+        return typing.type(exp.Not(this=equal) if negated else equal)
     left, right = typing.aligned(node, [node.this, node.expression])
     ordering = isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE))
     if ordering and left.type.kind == "array":
@@ -67,9 +72,32 @@ def _in(typing: Typing, node: exp.In) -> Typed:
             Unsupported, node, "IN with a subquery is not supported yet",
             "join with a derived table or a CTE instead",
         )  # fmt: skip
+    if isinstance(node.this.unnest(), exp.Tuple):
+        rows = disjunction(_rows_equal(typing, node.this, other) for other in node.expressions)
+        return typing.type(exp.Paren(this=rows))
     parts = typing.aligned(node, [node.this, *node.expressions])
     made = exp.In(this=parts[0].expression, expressions=[p.expression for p in parts[1:]])
     return Typed(made, t.BOOLEAN, any(p.nullable for p in parts))
+
+
+def _rows_equal(typing: Typing, one: Expr, other: Expr) -> Expr:
+    """(a, b) = (c, d) is a <=> c AND b <=> d: a row is no null, and nulls in it are values like others."""
+    left, right = one.unnest(), other.unnest()
+    if (
+        not isinstance(left, exp.Tuple)
+        or not isinstance(right, exp.Tuple)
+        or len(left.expressions) != len(right.expressions)
+    ):
+        raise typing.fail(
+            TypeMismatch, other, "a row is compared with something else, or with a row of other columns",
+            "compare rows of as many columns: (a, b) = (1, 2)",
+        )  # fmt: skip
+    pairs = zip(left.expressions, right.expressions, strict=True)
+    made = conjunction(
+        exp.NullSafeEQ(this=bracketed(a.copy()), expression=bracketed(b.copy())) for a, b in pairs
+    )
+    assert made is not None
+    return exp.Paren(this=made)
 
 
 def _like(typing: Typing, node: Expr, escape: str = "\\") -> Typed:
