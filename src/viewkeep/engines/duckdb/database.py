@@ -72,7 +72,7 @@ class DuckDBDatabase:
             exp.Create(this=name, kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query)
         )
 
-    def fill(self, place: exp.Table, query: exp.Query) -> int:
+    def fill(self, place: exp.Table, query: exp.Query, by: Sequence[str] = ()) -> int:
         return self.run(to_sql(exp.Create(this=place, kind="TABLE", replace=True, expression=query)))
 
     def sizes(self, places: Sequence[exp.Table]) -> list[int]:
