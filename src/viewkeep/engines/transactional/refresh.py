@@ -250,7 +250,8 @@ class Refresher:
             keys = list(self._keys(compiled, target.name)) if caches else []
             # a column that is the ID finds one row, wherever that is
             together = [key for key in keys if not set(target.node.ids) <= set(key)]
-            rows = self._database.fill(places.target(view.name, target.name), query, *together[:1])
+            by = [target.node.by_name[name] for name in (together or [()])[0]]
+            rows = self._database.fill(places.target(view.name, target.name), query, by)
             longest = max(longest, time.perf_counter() - started)
             self._rows[_target(view, target.name)] = _Rows(rows)
             for key in keys if rows >= self._indexed_from else ():
