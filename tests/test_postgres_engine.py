@@ -613,6 +613,26 @@ def test_rows_are_found_once(vk: viewkeep.Connection, client: Callable[..., Sess
     assert_equal(vk, "cost", COST)
 
 
+def test_rows_that_are_looked_up_together_are_stored_together(
+    vk: viewkeep.Connection, client: Callable[..., Session]
+) -> None:
+    """The rows of the cache that have one part: joined in the order of devices, each would be on another
+    page."""
+    other = client()
+    other.run("INSERT INTO parts SELECT n, n, 'x' FROM generate_series(100, 199) AS n")
+    other.run("INSERT INTO devices SELECT n, 'phone' FROM generate_series(100, 2099) AS n")
+    other.run("INSERT INTO links SELECT n, 100 + n * m % 100, 1 FROM generate_series(100, 2099) AS n, "
+              "generate_series(1, 9, 2) AS m ON CONFLICT DO NOTHING")  # fmt: skip
+    vk.sql(f"CREATE MATERIALIZED VIEW cost WITH (strategy = 'id') AS {COST}")
+    order = "SELECT correlation FROM pg_stats WHERE tablename = 'view:cost:cache_1' AND attname = 'p_pid'"
+    assert other.rows(order) == [[1.0]]
+    pages = (
+        'SELECT COUNT(DISTINCT (ctid::text::point)[0]) FROM viewkeep."view:cost:cache_1" WHERE p_pid = 150'
+    )
+    assert other.rows(pages)[0][0] <= 2
+    assert_equal(vk, "cost", COST)
+
+
 def assert_equal(vk: viewkeep.Connection, name: str, query: str) -> None:
     assert sorted(vk.sql(f"SELECT * FROM {name}").rows) == sorted(vk.sql(query).rows)
 

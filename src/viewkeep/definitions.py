@@ -158,7 +158,9 @@ class Definitions:
                 hint="leave one of them out",
             )
         if UPDATABLE in options:
-            others = {"view_tree": "off", "maintenance": "eager", "refresh_policy": "incremental_strict"}
+            others = {"maintenance": "eager", "refresh_policy": "incremental_strict"}
+            if options.get("strategy") != "tuple":  # which can do without caches, too
+                others["view_tree"] = "off"
             against = next((f"{k} = {v}" for k, v in others.items() if options.get(k) == v), None)
             if against is not None:
                 raise Unsupported(

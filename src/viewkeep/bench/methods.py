@@ -39,12 +39,22 @@ class Method(Protocol):
 class Maintained:
     """A materialized view of viewkeep's, with one strategy, or as viewkeep makes it unless told otherwise."""
 
-    def __init__(self, vk: Connection, view: str, query: str, strategy: str | None, exact: bool) -> None:
+    def __init__(
+        self,
+        vk: Connection,
+        view: str,
+        query: str,
+        strategy: str | None,
+        exact: bool,
+        name: str = "",
+        more: str = "",
+    ) -> None:
+        """`name`: of the method, if it is not that of the strategy; `more`: options of the view."""
         self._vk = vk
         self._query = query
-        self._options = f"WITH (strategy = '{strategy}') " if strategy else ""
+        self._options = f"WITH (strategy = '{strategy}'{more}) " if strategy else ""
         self._exact = exact
-        name = strategy or "auto"
+        name = name or strategy or "auto"
         self.view, self.name, self.relation = view, name, f"{view}_{name}"
         self._last: Refresh | None = None
 

@@ -12,10 +12,14 @@ from viewkeep.bench.paper_measure import KNOWN, MOST_COLD, SOCIAL, crossover, mo
 Row = Mapping[str, Any]
 _NAMES = {
     "id": "A: ID-based", "tuple": "B: tuple-based", "fixed": "C: DBToaster's views, fixed",
-    "streams": "D: DBToaster's views, streams", "recompute": "recompute",
+    "streams": "D: DBToaster's views, streams", "stored": "E: tuple-based, inner aggregates stored",
+    "recompute": "recompute",
 }  # fmt: skip
 # what stands over a column: names in full would make tables wider than the page
-_SHORT = {"id": "A: ID-based", "tuple": "B: tuple-based", "fixed": "C: fixed", "streams": "D: streams"}
+_SHORT = {
+    "id": "A: ID-based", "tuple": "B: tuple-based", "fixed": "C: fixed", "streams": "D: streams",
+    "stored": "E: stored",
+}  # fmt: skip
 _STATES = {"cold": "nothing in memory", "warm": "all in memory"}
 # a bar is made of these, from below; what is left are net changes, the plan and the commit
 _PHASES = (("view", "#1f6fb2"), ("caches", "#e08e2b"), ("diff", "#5aa469"), ("other", "#b8b8b8"))

@@ -25,6 +25,9 @@ _RANGE = 0.1
 _FINE = 1_000_000
 
 _OF_USER = "u.uid, u.tweetsnum, u.favornum"
+# The paper's tuple-based scripts have no caches: what a changed user is joined with is computed again.
+WITHOUT_CACHES = ", updatable = 'users', view_tree = 'off'"
+WITH_INNER_AGGREGATES = ("q7", "q11", "q18")
 
 
 def _views(tweets: int) -> dict[str, str]:

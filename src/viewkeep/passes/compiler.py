@@ -239,8 +239,10 @@ def compile_view(
 
 
 def _wants_tree(bound: Bound, options: Mapping[str, str]) -> bool:
-    asked = options.get("view_tree") == "on" or "variable_order" in options or "updatable" in options
-    return asked or (bool(bound.cofactors) and options.get("view_tree") != "off")
+    if options.get("view_tree") == "off":
+        return False
+    asked = "view_tree" in options or "variable_order" in options or "updatable" in options
+    return asked or bool(bound.cofactors)
 
 
 def _updatable(options: Mapping[str, str], tables: Mapping[str, Table]) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from viewkeep.algebra.nodes import Column
 from viewkeep.capture.duckdb import PLACES
 from viewkeep.catalog.models import Table, TableColumn
 from viewkeep.engines.duckdb.dialect import to_sql
@@ -23,6 +24,8 @@ from viewkeep.store.places import base_table
 # and small diffs do not need it.
 MISGUIDED = "common_subplan,statistics_propagation"
 _TEMPORARY = exp.Properties(expressions=[exp.TemporaryProperty()])
+# the rows of so many values of a column are stored together, in no order
+NEAR = 100
 
 
 class DuckDBDatabase:
@@ -72,7 +75,14 @@ class DuckDBDatabase:
             exp.Create(this=name, kind="TABLE", replace=True, properties=_TEMPORARY.copy(), expression=query)
         )
 
-    def fill(self, place: exp.Table, query: exp.Query) -> int:
+    def fill(self, place: exp.Table, query: exp.Query, by: Sequence[Column] = ()) -> int:
+        """Rows that a script looks up together are stored near each other: a commit writes some 50 to 100
+        microseconds long for each vector of 2,048 rows of which one was updated. Not next to each other: to
+        fetch single rows of a column that was compressed by the lengths of its runs takes as long."""
+        if by and all(column.type.is_integer for column in by):
+            near = [exp.IntDiv(this=bare(c.name), expression=exp.Literal.number(NEAR)) for c in by]
+            rows = exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("rows")))
+            query = exp.select("*").from_(rows).order_by(*near, exp.Rand())
         return self.run(to_sql(exp.Create(this=place, kind="TABLE", replace=True, expression=query)))
 
     def sizes(self, places: Sequence[exp.Table]) -> list[int]:

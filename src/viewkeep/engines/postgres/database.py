@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from viewkeep.algebra.nodes import Column
 from viewkeep.algebra.types import STRING
 from viewkeep.capture.postgres import AFTER, PLACES, compares_bytes, events, quoted
 from viewkeep.catalog.models import Table, TableColumn
@@ -99,9 +100,13 @@ class PostgresDatabase:
         self._analyzes[sql] = self.sql(exp.Analyze(tables=[place.copy()]))
         return sql
 
-    def fill(self, place: exp.Table, query: exp.Query) -> int:
+    def fill(self, place: exp.Table, query: exp.Query, by: Sequence[Column] = ()) -> int:
         """Rows are replaced, not their table: the user's view reads it, and a transaction that began before
-        goes on seeing the old ones."""
+        goes on seeing the old ones. Rows that a script looks up together are stored together: else each of
+        them is on a page of its own, to be read, cleared of old versions, changed and written."""
+        if by:
+            rows = exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("rows")))
+            query = exp.select("*").from_(rows).order_by(*(bare(column.name) for column in by))
         known = self._session.rows("SELECT to_regclass($1) IS NOT NULL", place.sql(dialect="postgres"))
         if known[0][0]:
             self.run(self.sql(exp.Delete(this=place.copy())))

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
+from viewkeep.algebra.nodes import Column
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.chooser import Past
 from viewkeep.results import Refresh
@@ -107,8 +108,9 @@ class Database(Protocol):
     def temporary(self, name: exp.Expr, query: exp.Query) -> str:
         """The statement that computes a relation for this session alone, in place of one of that name."""
 
-    def fill(self, place: exp.Table, query: exp.Query) -> int:
-        """Stores what a query answers, in place of what is there; how many rows it has."""
+    def fill(self, place: exp.Table, query: exp.Query, by: Sequence[Column] = ()) -> int:
+        """Stores what a query answers, in place of what is there; how many rows it has. `by`: the columns by
+        which scripts will look most of them up, if they do."""
 
     def sizes(self, places: Sequence[exp.Table]) -> Sequence[int]:
         """How many rows relations have, about."""

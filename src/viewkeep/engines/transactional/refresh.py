@@ -248,10 +248,14 @@ class Refresher:
         for target, query in filled:
             progress(f"computing {target.role} {target.name} of {view.name}")
             started = time.perf_counter()
-            rows = self._database.fill(places.target(view.name, target.name), query)
+            keys = list(self._keys(compiled, target.name)) if caches else []
+            # a column that is the ID finds one row, wherever that is
+            together = [key for key in keys if not set(target.node.ids) <= set(key)]
+            by = [target.node.by_name[name] for name in (together or [()])[0]]
+            rows = self._database.fill(places.target(view.name, target.name), query, by)
             longest = max(longest, time.perf_counter() - started)
             self._rows[_target(view, target.name)] = _Rows(rows)
-            for key in self._keys(compiled, target.name) if rows >= self._indexed_from and caches else ():
+            for key in keys if rows >= self._indexed_from else ():
                 self._database.run(self._database.sql(places.index_on(view.name, target.name, *key)))
         others = [target for target in compiled.placement.targets if target.role != "view"]
         for target in others if not caches and not was_bare else ():
