@@ -11,6 +11,7 @@ import pytest
 from viewkeep.bench import runner
 from viewkeep.bench.page import page
 from viewkeep.bench.sweep import crossovers, is_past_crossover, larger, swept
+from viewkeep.bench.tables import markdown
 from viewkeep.cli.output import Console
 
 
@@ -70,6 +71,9 @@ def test_a_sweep_is_measured_with_the_chooser_beside_the_others(
     found = {(m["diff"], m["method"]) for m in results["medians"]}
     assert {(25, name) for name in ("auto", "id", "tuple", "recompute")} <= found
     assert all(m["changes"] == m["diff"] for m in results["measurements"] if m["method"] == "id")
+    told = markdown(results)
+    assert "| view | changed rows | id s | tuple s | recompute s | auto s |" in told
+    assert "- spj: recomputing" in told
     made = page(results)
     assert "<polyline" in made
     assert "auto/quickest" in made
