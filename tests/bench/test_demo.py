@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,12 @@ def test_every_round_changes_both_views(capsys: pytest.CaptureFixture[str]) -> N
     assert demo.run("duckdb:", SCALE, Console()) == 0
     refreshed = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()[1:2] == ["id"]]
     assert [words[0] for words in refreshed] == ["spj", "cost"] * 3
+
+
+def test_what_the_first_refreshes_took_is_told_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo.run("duckdb:", SCALE, Console()) == 0
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if "first refresh of its kind" in line]
+    assert len(re.findall(r"\d\.\d+", told)) == 6
 
 
 def test_a_view_that_differs_sets_the_exit_status(

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 import viewkeep
+from viewkeep.bench import devices
 from viewkeep.bench.devices import MERGES, RECOMPUTES, VIEWS, Tables
 
 PARTS = 500
@@ -51,6 +52,20 @@ def test_links_are_not_clustered_by_device(vk: viewkeep.Connection) -> None:
 
 def test_a_change_of_prices_touches_as_many_rows_as_it_says(vk: viewkeep.Connection) -> None:
     assert vk.sql(Tables(PARTS).change_prices(50, "some")).detail == 50
+
+
+@pytest.mark.parametrize("integer_keys", [False, True])
+def test_a_change_of_more_prices_than_a_statement_should_list_touches_as_many_rows(
+    integer_keys: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "_LITERALS", 10)
+    tables, vk = Tables(PARTS, integer_keys), viewkeep.connect("duckdb:")
+    for _, statement in [*tables.create(), *tables.fill()]:
+        vk.sql(statement)
+    changes = [tables.change_prices(50, seed) for seed in ("some", "others")]
+    assert len(set(changes)) == 2
+    assert [vk.sql(change).detail for change in changes] == [50, 50]
+    assert vk.sql(tables.change_prices(PARTS, "all")).detail == PARTS
 
 
 @pytest.mark.parametrize("integer_keys", [False, True])

@@ -24,7 +24,7 @@ def test_views_are_read_while_diffs_wait_and_when_they_are_folded_in(
     vk, devices = spark_engine, Devices(SCALE)
     for _, statement in devices.load("spark", tmp_path):
         vk.sql(statement)
-    methods = [METHODS["spark"][name](vk, devices, "spj") for name in ("id", "recompute")]
+    methods = [METHODS["spark"][name](vk, devices, "spj") for name in ("id", "auto", "recompute")]
     for method in methods:
         method.create()
     waited = []

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from viewkeep.bench.keys import mixed, shuffled
+from viewkeep.bench.keys import mixed, scattered, shuffled
 from viewkeep.bench.workload import MergeJob
 
 PARTS_PER_DEVICE = 10
+_LITERALS = 10_000
 _PARTS_AT_SCALE_1 = 1_000_000
 _JOINED = "FROM parts NATURAL JOIN devices_parts NATURAL JOIN devices WHERE category = 'phone'"
 VIEWS = {
@@ -124,11 +125,14 @@ class Tables:
         )
 
     def change_prices(self, count: int, seed: str) -> str:
-        """One UPDATE of prices, scattered over the keys. Literals: Delta takes no subquery there."""
-        return (
-            "UPDATE parts SET price = CAST(price + 0.01 AS DECIMAL(10,2)) "
-            f"WHERE pid IN ({self.keys('P', count, seed)})"
-        )
+        """One UPDATE of prices, scattered over the keys. Literals, since Delta takes no subquery there; for
+        more than a statement should have, a condition that as many keys meet."""
+        if count <= _LITERALS:
+            picked = f"pid IN ({self.keys('P', count, seed)})"
+        else:
+            number = "pid" if self.integer_keys else "CAST(substring(pid, 2) AS BIGINT)"
+            picked = scattered(number, self.parts, random.Random(seed).randrange(self.parts), count)
+        return f"UPDATE parts SET price = CAST(price + 0.01 AS DECIMAL(10,2)) WHERE {picked}"
 
     def keys(self, prefix: str, count: int, seed: str) -> str:
         """Some keys of the tables as filled, drawn by the seed, as a list of literals."""

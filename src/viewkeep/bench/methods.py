@@ -37,7 +37,8 @@ class Method(Protocol):
 
 
 class Maintained:
-    """A materialized view of viewkeep's, with one strategy, or as viewkeep makes it unless told otherwise."""
+    """A materialized view of viewkeep's: with one strategy, whatever recomputing would cost, or as viewkeep
+    makes it unless told otherwise."""
 
     def __init__(
         self,
@@ -80,11 +81,15 @@ class Maintained:
             facts["phases"] = {name: round(seconds, 6) for name, seconds in last.phases.items()}
         return facts
 
-    def problem(self) -> str:
-        # a view that was never refreshed is right about the versions that it shows
+    def unfinished(self) -> str:
+        """What a refresh has left undone: a view that was never refreshed is right about the versions that it
+        shows."""
         late = self._vk.refresh(self.relation)[0]
-        if late.strategy != "none":
-            return f"{late.changes_in:,} changes were left for another refresh"
+        return f"{late.changes_in:,} changes were left for another refresh" if late.strategy != "none" else ""
+
+    def problem(self) -> str:
+        if late := self.unfinished():
+            return late
         if self._exact:
             return difference(lambda text: self._vk.sql(text).rows, self._query, self.relation)
         verification = self._vk.verify(self.relation)
@@ -217,6 +222,13 @@ def difference(ask: Callable[[str], Sequence[Any]], query: str, relation: str) -
     # what is not missing is there; whatever else is there is too much
     unexpected = rows - (wanted_rows - missing)
     return f"{missing:,} rows missing, {unexpected:,} unexpected" if missing or unexpected else ""
+
+
+def fingerprint(ask: Callable[[str], Sequence[Any]], relation: str) -> tuple[Any, ...]:
+    """The number of rows of a relation on Spark, and the sum of their hashes: quick to compare with that of
+    another one, and the same for the same rows."""
+    hashes = "SUM(CAST(xxhash64(*) AS DECIMAL(38, 0)))"
+    return tuple(ask(f"SELECT COUNT(*) AS n, {hashes} AS hashes FROM {relation}")[0])
 
 
 def _last_commit(session: Any, table: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from viewkeep.bench.paper import FIGURES
 from viewkeep.bench.paper_measure import KNOWN, MOST_COLD, SOCIAL, crossover, models, times
+from viewkeep.bench.plots import HEIGHT, LEFT, TOP, WIDTH, axis, bars, document, key, rect, svg, text
 
 Row = Mapping[str, Any]
 _NAMES = {
@@ -23,31 +24,20 @@ _SHORT = {
 _STATES = {"cold": "nothing in memory", "warm": "all in memory"}
 # a bar is made of these, from below; what is left are net changes, the plan and the commit
 _PHASES = (("view", "#1f6fb2"), ("caches", "#e08e2b"), ("diff", "#5aa469"), ("other", "#b8b8b8"))
-_WIDTH, _HEIGHT, _LEFT, _BELOW = 860, 300, 60, 46
-_STYLE = (
-    "body{font:15px sans-serif;max-width:64em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
-    "td,th{padding:.2em .6em;text-align:right;white-space:nowrap;border-bottom:1px solid #ddd}"
-    "td,th{vertical-align:top}th:first-child{text-align:left}small{color:#555}"
-)
 
 
-def page(document: Mapping[str, Any]) -> str:
+def page(results: Mapping[str, Any]) -> str:
     """The whole page, from the document that is written as JSON."""
-    engine = escape(document["engine"])
-    figures = document["figures"]
-    parts = [_figure(name, figures[name]) for name in KNOWN if name in figures]
-    key = " ".join(f'<span style="color:{colour}">&#9632;</span> {name}' for name, colour in _PHASES)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f"<title>viewkeep on {engine}: the experiments of the idIVM paper</title>"
-        f"<style>{_STYLE}</style></head><body>"
+    engine, figures = escape(results["engine"]), results["figures"]
+    return document(
+        f"viewkeep on {engine}: the experiments of the idIVM paper",
         f"<h1>The experiments of the idIVM paper, on {engine}</h1>"
         "<p>What a refresh takes after the change. Plots of figure 12 are in seconds, their bars made of "
-        f"{key}, that is net changes, planning, commit and bookkeeping; figure 10 shows how many times as "
-        f"long tuple-based takes. {'; '.join(map(escape, _NAMES.values()))}.</p>"
+        f"{key(dict(_PHASES))}, that is net changes, planning, commit and bookkeeping; figure 10 shows how "
+        f"many times as long tuple-based takes. {'; '.join(map(escape, _NAMES.values()))}.</p>"
         "<p>Tables are in milliseconds: the median of all rounds, and how many times as long as ID-based; "
-        "the least and the most; and the delta script alone, which is diff, caches and view.</p>"
-        f"{''.join(parts)}</body></html>\n"
+        "the least and the most; and the delta script alone, which is diff, caches and view.</p>",
+        *(_figure(name, figures[name]) for name in KNOWN if name in figures),
     )
 
 
@@ -136,71 +126,33 @@ def _bars(shown: Sequence[Row], state: str) -> str:
     """Bars in groups."""
     most = max(r[state]["seconds"] for r in shown)
     values = list(dict.fromkeys(r["value"] for r in shown))
-    group = (_WIDTH - _LEFT) / len(values)
+    group = (WIDTH - LEFT) / len(values)
     bar = group / (len(_methods(shown)) + 1)
-    made = [_axis(most, ".3f", "s")]
+    made = [axis(most, ".3f", "s")]
     for n, value in enumerate(values):
         own = [r for r in shown if r["value"] == value]
-        start = _LEFT + n * group
-        made.append(_text(start + group / 2, _HEIGHT + 36, _label(own[0])))
+        start = LEFT + n * group
+        made.append(text(start + group / 2, HEIGHT + 36, _label(own[0])))
         for place, row in enumerate(own):
             made += _bar(row, state, start + (place + 0.5) * bar, bar * 0.9, most)
-    return _svg(made)
+    return svg(made)
 
 
 def _speedups(rows: Sequence[Row], state: str) -> str:
     """One bar for each view: how many times as long tuple-based maintenance takes."""
     found = {value: taken["tuple"] for value, taken in times(rows, state).items()}
-    most = max(found.values())
-    group = (_WIDTH - _LEFT) / len(found)
-    made = [_axis(most, ".1f", "x")]
-    y = _HEIGHT * (1 - 0.95 / most)
-    made.append(
-        f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#c33"/>' if most > 1 else ""
-    )
-    for n, (value, taken) in enumerate(found.items()):
-        x, height = _LEFT + (n + 0.25) * group, taken / most * _HEIGHT * 0.95
-        made.append(_rect(x, _HEIGHT - height, group / 2, height, "#1f6fb2", f"{value}: {taken:.1f}x"))
-        made.append(_text(x + group / 4, _HEIGHT + 18, str(value)))
-        made.append(_text(x + group / 4, _HEIGHT - height - 3, f"{taken:.1f}x"))
-    return _svg(made)
-
-
-def _svg(parts: Sequence[str]) -> str:
-    size = f'viewBox="0 -14 {_WIDTH} {_HEIGHT + _BELOW + 14}" width="100%"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-size="12" role="img">{"".join(parts)}</svg>'
-
-
-def _axis(most: float, form: str, unit: str) -> str:
-    lines = []
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        y = _HEIGHT * (1 - share * 0.95)
-        lines.append(f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
-        words = f"{format(share * most, form)} {unit}"
-        lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{words}</text>')
-    return "".join(lines)
+    return bars({str(v): (taken, "#1f6fb2", f"{taken:.1f}x") for v, taken in found.items()}, "x", mark=1.0)
 
 
 def _bar(row: Row, state: str, x: float, width: float, most: float) -> list[str]:
     phases, seconds = row[state]["phases"], row[state]["seconds"]
     known = {name: phases.get(name, 0.0) for name in ("view", "caches", "diff")}
     known["other"] = max(0.0, seconds - sum(known.values()))
-    made, y = [], float(_HEIGHT)
+    made, y = [], float(HEIGHT)
     for name, colour in _PHASES:
-        height = known[name] / most * _HEIGHT * 0.95
+        height = known[name] / most * HEIGHT * TOP
         y -= height
         told = f"{_NAMES[row['method']]}, {name}: {known[name]:.4f} s"
-        made.append(_rect(x, y, width, height, colour, told))
-    made.append(_text(x + width / 2, _HEIGHT + 16, _NAMES[row["method"]][0]))
+        made.append(rect(x, y, width, height, colour, told))
+    made.append(text(x + width / 2, HEIGHT + 16, _NAMES[row["method"]][0]))
     return made
-
-
-def _rect(x: float, y: float, width: float, height: float, colour: str, told: str) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}">'
-        f"<title>{escape(told)}</title></rect>"
-    )
-
-
-def _text(x: float, y: float, words: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{escape(words)}</text>'

@@ -14,7 +14,7 @@ from viewkeep.cli.output import Console
 
 Measurement = Mapping[str, Any]
 RESULTS = Path("bench") / "results"
-_ORDER = ("auto", "id", "tuple", "recompute", "merge")
+_ORDER = ("together", "alone", "id", "auto", "tuple", "recompute", "merge")
 # More views than this are shown as one table for each size of the change, a line for each view.
 _FEW = 4
 

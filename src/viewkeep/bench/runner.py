@@ -15,7 +15,8 @@ from viewkeep.bench import report
 from viewkeep.bench.devices import Devices
 from viewkeep.bench.machine import load_average, machine, settings
 from viewkeep.bench.meter import metered
-from viewkeep.bench.methods import METHODS, Method, chosen, methods_of
+from viewkeep.bench.methods import METHODS, Maintained, Method, chosen, fingerprint, methods_of
+from viewkeep.bench.page import page as page_of_workload
 from viewkeep.bench.paper_measure import (
     KNOWN,
     Plan,
@@ -31,6 +32,8 @@ from viewkeep.bench.reads import HEADINGS, cells, measure_reads
 from viewkeep.bench.server import TUNED, private_server
 from viewkeep.bench.settle import settle
 from viewkeep.bench.social import Social
+from viewkeep.bench.sweep import METHODS as SIDES
+from viewkeep.bench.sweep import SWEPT, crossovers, is_past_crossover, larger, swept
 from viewkeep.bench.tpch import TPCH
 from viewkeep.bench.workload import Size, Workload, size_of
 from viewkeep.cli.address import address
@@ -60,27 +63,34 @@ def run(
     data: str | None,
     output: Console,
     waiting: int = 0,
+    sweep: bool = False,
 ) -> int:
     """Measures and reports; the exit status, which is 1 where the methods do not agree, or where no view can
     be made."""
     workload = WORKLOADS[chosen("workload", list(WORKLOADS), [name])[0]](scale)
     views = chosen("view", list(workload.views), views)
     methods = methods_of(workload, engine, methods)
+    if sweep:
+        methods += [side for side in SIDES if side not in methods]
     sizes = _sizes(workload, diffs)
     if waiting and engine != "spark":
         raise Unsupported(f"no diffs wait on {engine}", hint="leave out --waiting, or use --engine spark")
     about = machine()
-    with _opened(engine, at, data, output) as (vk, folder):
+    with opened(engine, at, data, output) as (vk, folder):
         about["settings"] = settings(vk)
-        rows = _load(vk, workload, folder, output)
+        rows = load(vk, workload, folder, output)
         made = [METHODS[engine][method](vk, workload, view) for view in views for method in methods]
         bench = _Bench(name, vk, workload, rows, made, json, output)
         bench.create()
         wrong = sum(bench.measure(size, repeat) for size in sizes) if bench.methods else 0
+        if sweep and not wrong:
+            wrong = bench.sweep(sizes[-1], repeat)
         reads = bench.read(waiting, sizes[0], repeat) if waiting and not wrong else []
     about["load_average_after"] = load_average()
     medians = report.medians(bench.measurements)
     report.show(output, f"{name} on {engine}, {rows:,} rows", medians)
+    if sweep:
+        _show_sweep(medians, output)
     if reads:
         output.line()
         output.table("reading the views", HEADINGS, [cells(read) for read in reads])
@@ -101,8 +111,17 @@ def run(
     }
     path = report.write(f"{name}-{engine}-{scale:g}", head | body)
     if path is not None:
+        if engine == "spark":
+            path.with_suffix(".html").write_text(page_of_workload(head | body), encoding="utf-8")
         output.line(f"\nwritten to {path}", style="dim")
     return 0
+
+
+def _show_sweep(medians: Sequence[Mapping[str, Any]], output: Console) -> None:
+    output.line()
+    output.table("where recomputing wins", ["view", *SWEPT], [[s.view, *s.cells()] for s in swept(medians)])
+    for line in crossovers(medians):
+        output.line(line)
 
 
 def run_paper(
@@ -131,12 +150,12 @@ def run_paper(
         about = machine()
 
         @contextmanager
-        def opened(about: dict[str, Any] = about) -> Iterator[Warehouse]:
+        def of_figure(about: dict[str, Any] = about) -> Iterator[Warehouse]:
             with _warehouse(engine, output) as warehouse:
                 about["settings"] = settings(warehouse.vk)
                 yield warehouse
 
-        measurements, wrong = measure(figure, scale, Plan(repeat, cold), opened, output)
+        measurements, wrong = measure(figure, scale, Plan(repeat, cold), of_figure, output)
         about["load_average_after"] = load_average()
         if json:
             for one in measurements:
@@ -192,12 +211,12 @@ def _warehouse(engine: str, output: Console) -> Iterator[Warehouse]:
     """A warehouse for one experiment, which can be emptied from memory if it is a server of our own."""
     with ExitStack() as stack:
         if engine != "postgres":
-            vk, _ = stack.enter_context(_opened(engine, None, None, output))
+            vk, _ = stack.enter_context(opened(engine, None, None, output))
             yield Warehouse(vk)
             return
         with output.step("starting a PostgreSQL server"):
             server = stack.enter_context(private_server(TUNED))
-        vk, _ = stack.enter_context(_opened(engine, server.address(), None, output))
+        vk, _ = stack.enter_context(opened(engine, server.address(), None, output))
 
         def chill() -> None:
             server.chill()
@@ -209,7 +228,7 @@ def _warehouse(engine: str, output: Console) -> Iterator[Warehouse]:
 
 
 @contextmanager
-def _opened(
+def opened(
     engine: str, at: str | None, data: str | None, output: Console
 ) -> Iterator[tuple[Connection, Path]]:
     """A warehouse of its own, and a folder for the files that it is loaded from: where the user says, or on
@@ -229,7 +248,7 @@ def _opened(
             vk.close()
 
 
-def _load(vk: Connection, workload: Workload, folder: Path, output: Console) -> int:
+def load(vk: Connection, workload: Workload, folder: Path, output: Console) -> int:
     """Makes and fills the tables; the rows of the largest."""
     with output.step("preparing the data"):
         workload.prepare(folder)
@@ -302,8 +321,32 @@ class _Bench:
             for number in range(repeat + 1):
                 update(f"{size}: {f'round {number}' if number else 'warming up'}")
                 self._round(size, number)
+        return self._wrong()
+
+    def sweep(self, first: Size, repeat: int) -> int:
+        """Rounds with ever more changes, to where recomputing wins for all views; how many methods are wrong
+        then. What recomputing takes does not depend on what changed, so it has been warm for long."""
+        kept, self.methods = self.methods, [method for method in self.methods if method.name in SIDES]
+        for size in larger(first.rows, self.workload.changeable):
+            with self.output.step(f"{size}: warming up and {repeat} rounds") as update:
+                for number in range(repeat + 1):
+                    update(f"{size}: {f'round {number}' if number else 'warming up'}")
+                    self._round(size, number, leaving_out=() if number else ("recompute",))
+            if is_past_crossover(report.medians(self.measurements), size.rows):
+                break
+        wrong = self._wrong()
+        with self.output.step("bringing the others up to date"):
+            for method in kept:
+                if method not in self.methods:
+                    method.refresh()
+        self.methods = kept
+        return wrong
+
+    def _wrong(self) -> int:
+        """How many methods have other rows than their queries."""
+        wanted: dict[str, Any] = {}
         with self.output.step("comparing the results") as update:
-            return sum(not self._agrees(method, update) for method in self.methods)
+            return sum(not self._agrees(method, wanted, update) for method in self.methods)
 
     def read(self, waiting: int, size: Size, repeat: int) -> list[dict[str, Any]]:
         """Reads the views while the diffs of some refreshes wait, and with all folded in."""
@@ -315,7 +358,7 @@ class _Bench:
                 self.output.json({"bench": self.name, "engine": self.vk.engine.name, **one})
         return found
 
-    def _round(self, size: Size, number: int) -> None:
+    def _round(self, size: Size, number: int, leaving_out: Sequence[str] = ()) -> None:
         for statement in self.workload.change(size.rows, self.changes):
             self.vk.sql(statement)
         self.changes += 1
@@ -325,6 +368,8 @@ class _Bench:
         # nobody always goes first, nor always after the same other
         turn = number % len(self.methods)
         for method in [*self.methods[turn:], *self.methods[:turn]]:
+            if method.name in leaving_out:
+                continue
             measurement = self._timed(method, size, number)
             if number:
                 self.measurements.append(measurement)
@@ -355,9 +400,25 @@ class _Bench:
             "method": method.name,
         }
 
-    def _agrees(self, method: Method, update: Callable[[str], None]) -> bool:
+    def _agrees(self, method: Method, wanted: dict[str, Any], update: Callable[[str], None]) -> bool:
+        """`wanted`: what is known of the views as they should be."""
         update(f"comparing {method.relation} with its query")
-        problem = method.problem()
+        problem = method.unfinished() if isinstance(method, Maintained) else ""
+        if not problem and not self._is_alike(method, wanted):
+            problem = method.problem()
         if problem:
             self.output.error(f"{method.relation} is wrong: {problem}")
         return not problem
+
+    def _is_alike(self, method: Method, wanted: dict[str, Any]) -> bool:
+        """Whether as many rows with the same hashes are there as the query has, which is found out once for
+        all methods. Spark takes minutes to compare tens of millions of rows one by one."""
+        if self.vk.engine.name != "spark" or not self.workload.exact:
+            return False
+
+        def ask(text: str) -> Sequence[Any]:
+            return self.vk.sql(text).rows
+
+        if method.view not in wanted:
+            wanted[method.view] = fingerprint(ask, f"({self.workload.views[method.view]}) AS wanted")
+        return fingerprint(ask, method.relation) == tuple(wanted[method.view])

@@ -9,6 +9,7 @@ from typing import Any
 from viewkeep.bench.paper_measure import models, times
 from viewkeep.bench.reads import HEADINGS, cells
 from viewkeep.bench.report import RESULTS, chose, summary_line
+from viewkeep.bench.sweep import SWEPT, crossovers, swept
 
 _HEADINGS = {
     "view": "view",
@@ -21,9 +22,11 @@ _HEADINGS = {
     "cpu_seconds": "CPU s",
     "times_auto": "times `auto`",
     "times_id": "times `id`",
+    "times_together": "times `together`",
     "strategy": "strategy",
     "rows_changed": "rows changed",
     "jobs": "jobs",
+    "commits": "commits",
     "rows_read": "rows read",
 }
 
@@ -47,6 +50,11 @@ def markdown(document: Mapping[str, Any]) -> str:
     ]
     if document.get("summary"):
         lines += ["", *(f"- {summary_line(one)}" for one in document["summary"])]
+    if found := swept(rows):
+        lines += ["", "Where recomputing wins:", "", _line(["view", *SWEPT])]
+        lines += [_line(["---", *(["---:"] * len(SWEPT))])]
+        lines += [_line([one.view, *one.cells()]) for one in found]
+        lines += ["", *(f"- {told}" for told in crossovers(rows))]
     if document.get("reads"):
         lines += ["", "Reading the views:", "", _line(HEADINGS)]
         lines += [_line(["---", "---", *(["---:"] * (len(HEADINGS) - 2))])]

@@ -15,7 +15,7 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="The workload: devices, devices-int, social, tpch, fivm or paper."
+            metavar="NAME", help="The workload: devices, devices-int, many, social, tpch, fivm or paper."
         ),
     ],
     engine: Annotated[options.EngineName, typer.Option("--engine", help="The engine.")] = "duckdb",
@@ -62,6 +62,13 @@ def bench(
             help="Then measure reading the views, too, while the diffs of so many refreshes wait (spark).",
         ),
     ] = 0,
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweep",
+            help="Then go on with ever larger changes, to where recomputing wins, and tell what auto chose.",
+        ),
+    ] = False,
     data: Annotated[
         str | None,
         typer.Option(
@@ -108,8 +115,11 @@ def bench(
     def measure() -> int:
         from viewkeep.bench import runner
 
-        of_paper = {"--at": at, "--view": view, "--method": method, "--diff": diff, "--waiting": waiting}
-        others = {"--figure": figure, "--cold": cold} if name != "paper" else {**of_paper, "--data": data}
+        of_workloads: dict[str, object] = {"--view": view, "--method": method, "--diff": diff}
+        of_workloads |= {"--waiting": waiting, "--sweep": sweep, "--data": data}
+        others = {"--figure": figure, "--cold": cold} if name != "paper" else {**of_workloads, "--at": at}
+        if name == "many":
+            others |= of_workloads
         for option, given in others.items():
             if given:
                 raise Unsupported(f"{option} means nothing to {name}", hint=f"leave out {option}")
@@ -124,6 +134,12 @@ def bench(
                 repeat=repeat,
                 json=json,
                 output=session.output,
+            )
+        if name == "many":
+            from viewkeep.bench.many import run_many
+
+            return run_many(
+                engine=engine, scale=scale, repeat=repeat, json=json, at=at, output=session.output
             )
         if name == "paper":
             return runner.run_paper(
@@ -144,6 +160,7 @@ def bench(
             diffs=diff,
             repeat=repeat,
             waiting=waiting,
+            sweep=sweep,
             json=json,
             at=at,
             data=data,
