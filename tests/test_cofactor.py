@@ -27,6 +27,7 @@ MATRIX = f"COFACTOR({', '.join(ARGUMENTS)})"
 VIEWS = {
     "whole": f"SELECT {MATRIX} {FROM}",
     "by_city": f"SELECT city, COUNT(*) AS pairs, {MATRIX} {FROM} GROUP BY city",
+    "categories": f"SELECT COFACTOR({', '.join(ARGUMENTS)}, CATEGORY(city)) {FROM}",
     "filtered": f"SELECT {MATRIX} AS m, MAX(price) AS top {FROM} WHERE distance < 3",
 }
 
@@ -99,6 +100,12 @@ def assert_right(vk: viewkeep.Connection, when: str, views: Sequence[str] = tupl
         own = [row for row in rows if row[0] == city]
         assert found[1] == len(own), when
         assert [Fraction(v) for v in found[2:]] == expected([row[3:] for row in own]), when
+    categories = {row[0]: row[1:] for row in vk.sql("SELECT * FROM categories").rows}
+    counting = [row for row in rows if None not in (row[0], *row[3:])]
+    assert set(categories) == {row[0] for row in counting}, when
+    for city, matrix in categories.items():
+        own = [row[3:] for row in counting if row[0] == city]
+        assert [Fraction(v) for v in matrix] == expected(own), when
     if "filtered" not in views:
         return
     [filtered] = vk.sql("SELECT * FROM filtered").rows
@@ -143,7 +150,7 @@ def test_on_postgres(postgres: viewkeep.Connection) -> None:
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_on_spark(spark_engine: viewkeep.Connection) -> None:
-    views = ("whole", "by_city")
+    views = ("whole", "by_city", "categories")
     prepared(spark_engine, views)
     for statement in ON_SPARK:
         spark_engine.sql(statement)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import viewkeep
@@ -162,3 +163,58 @@ def test_without_numpy(vk: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(Unavailable, match="NumPy"):
         vk.regression("oslo", "price")
+
+
+def _by_least_squares(rows: list[tuple[Any, ...]]) -> list[float]:
+    """What the model of price by area, city and year gives each row, by NumPy from the rows themselves."""
+    cities, years = ([row[i] for row in rows] for i in (1, 2))
+    columns = [[1.0] * len(rows), [float(row[0]) for row in rows]]
+    columns += [[float(c == city) for c in cities] for city in set(cities)]
+    columns += [[float(y == year) for y in years] for year in set(years)]
+    matrix = np.array(columns).T
+    found = matrix @ np.linalg.lstsq(matrix, np.array([float(row[3]) for row in rows]), rcond=None)[0]
+    return [float(x) for x in found]
+
+
+def test_categories(vk: viewkeep.Connection) -> None:
+    view(vk, "SELECT COFACTOR(price, area, CATEGORY(City), CATEGORY(year)) FROM houses")
+    changes = (
+        "INSERT INTO houses VALUES (10, 'Rome', 2, 30, 1, 77.25), (11, 'Kiel', 2, 45, 1, 99), (12, 'Oslo', 2, 66, 1, 5)",
+        "UPDATE houses SET city = 'Kiel' WHERE hid IN (2, 8)",
+        "DELETE FROM houses WHERE city = 'Oslo'",
+    )
+    for change in ("", *changes):
+        if change:
+            vk.sql(change)
+            [done] = vk.refresh("v")
+            assert done.strategy != "full"
+        rows = vk.sql("SELECT area, city, year, price FROM houses").rows
+        known = [row for row in rows if None not in row]
+        model = vk.regression("v", "price")
+        assert isinstance(model, viewkeep.Regression)
+        assert model.count == len(known)
+        assert set(model.categories["City"]) == {row[1] for row in known}
+        found = [model.predict({"area": a, "City": city, "year": year}) for a, city, year, _ in known]
+        assert found == pytest.approx(_by_least_squares(known))
+    assert vk.verify("v")
+    assert vk.regression("v", "price", ["area"]).categories == {}  # type: ignore[union-attr]
+
+
+def test_a_category_may_be_an_expression_beside_groups(vk: viewkeep.Connection) -> None:
+    view(
+        vk, "SELECT year, COFACTOR(price, area, CATEGORY(rooms > 2) AS large) AS m FROM houses GROUP BY year"
+    )
+    models = vk.regression("v", "price")
+    assert isinstance(models, dict)
+    assert set(models) == {(1,)}  # of year 2 no area is known
+    assert set(models[1,].categories["large"]) == {False, True}
+    assert "large = True" in str(models[1,])
+    assert models[1,].count == 7
+
+
+def test_categories_need_rows_and_are_no_labels(vk: viewkeep.Connection) -> None:
+    view(vk, "SELECT COFACTOR(price, CATEGORY(city)) FROM houses WHERE year = 7")
+    with pytest.raises(NoData):
+        vk.regression("v", "price")
+    with pytest.raises(UnknownColumn, match="label city"):
+        vk.regression("v", "city")

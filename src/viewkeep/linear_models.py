@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from viewkeep.algebra.cofactors import Cofactor
+from viewkeep.algebra.cofactors import Cofactor, upper_half
 from viewkeep.algebra.expressions import Expr, column, conjunction
 from viewkeep.engines.contract import Engine
 from viewkeep.errors import NoData, Unavailable, UnknownColumn, Unsupported
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Regression, Row
+
+if TYPE_CHECKING:  # it needs NumPy
+    from viewkeep.fivm.model import Element, Number
 
 Group = tuple[Any, ...]
 
@@ -30,31 +33,38 @@ def regression(
 ) -> Regression | dict[Group, Regression]:
     """The model of a view, or of each of its groups."""
     matrix = _matrix(view, compiled.cofactors, name)
-    label = _argument(matrix, label, "label")
+    label = _argument(matrix.arguments, label, "label")
+    columns = (*matrix.arguments, *matrix.categories)
     if features is None:
-        features = [x for x in matrix.arguments if x != label]
-    features = list(dict.fromkeys(_argument(matrix, x, "column") for x in features))
+        features = [x for x in columns if x != label]
+    features = list(dict.fromkeys(_argument(columns, x, "column") for x in features))
     if label in features:
         raise Unsupported(f"{label} is the label, and a column to tell it by", hint="leave it out of one")
     if not (ridge >= 0 and math.isfinite(ridge)):
         raise Unsupported(f"ridge cannot be {ridge}", hint="use a number from 0 up")
-    keys = compiled.group_columns
+    keys = [key for key in compiled.group_columns if key not in matrix.categories]
     chosen = _chosen(keys, group) if group is not None else {}
     rows = _rows(engine, view, matrix, keys, chosen)
     if group is None and keys:
         return _by_group(matrix, rows, keys, label, features, ridge)
     described = f"view {view}" + (f" for {_said(chosen)}" if chosen else "")
-    if not rows:
+    if not rows and not matrix.categories:
         raise NoData(f"there is no row in {described}", hint="name a group that there is")
-    if len(rows) > 1:
+    if _are_alike(matrix, rows, keys):
         raise Unsupported(
             f"there are {len(rows)} groups in {described}, and nothing that tells them apart",
             hint="select all columns of GROUP BY in the view",
         )
-    made = _model(matrix, rows[0][len(keys) :], label, features, ridge)
+    made = _model(matrix, [row[len(keys) :] for row in rows], label, features, ridge)
     if made is None:
         raise NoData(f"no row counts in {described}", hint="rows in which an argument is NULL do not")
     return made
+
+
+def _are_alike(matrix: Cofactor, rows: Sequence[Row], keys: Sequence[str]) -> bool:
+    """Whether two rows are of the same group and categories: then they are of groups that nothing tells."""
+    width = len(keys) + len(matrix.categories)
+    return len({tuple(row[:width]) for row in rows}) < len(rows)
 
 
 def _matrix(view: str, matrices: Sequence[Cofactor], name: str | None) -> Cofactor:
@@ -74,13 +84,13 @@ def _matrix(view: str, matrices: Sequence[Cofactor], name: str | None) -> Cofact
     raise UnknownColumn(f"view {view} has no COFACTOR with the alias {name}", hint=f"there are: {named}")
 
 
-def _argument(matrix: Cofactor, name: str, what: str) -> str:
+def _argument(arguments: Sequence[str], name: str, what: str) -> str:
     """An argument of COFACTOR by its name, whatever its case."""
-    for known in matrix.arguments:
+    for known in arguments:
         if known.lower() == name.lower():
             return known
     raise UnknownColumn(
-        f"the {what} {name} is no argument of COFACTOR", hint=f"there are: {', '.join(matrix.arguments)}"
+        f"the {what} {name} is no argument of COFACTOR", hint=f"there are: {', '.join(arguments)}"
     )
 
 
@@ -103,7 +113,7 @@ def _rows(
 ) -> Sequence[Row]:
     parts = [exp.to_identifier(part, quoted=True) for part in view.split(".")]
     table = exp.Table(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
-    query = exp.select(*(column(name) for name in (*keys, *matrix.columns))).from_(table)
+    query = exp.select(*(column(name) for name in (*keys, *matrix.categories, *matrix.columns))).from_(table)
     terms = [exp.NullSafeEQ(this=column(k), expression=exp.convert(v)) for k, v in chosen.items()]
     condition: Expr | None = conjunction(terms)
     if condition is not None:
@@ -115,43 +125,69 @@ def _by_group(
     matrix: Cofactor, rows: Sequence[Row], keys: Sequence[str], label: str, features: Sequence[str],
     ridge: float,
 ) -> dict[Group, Regression]:  # fmt: skip
-    made = dict(_models(matrix, rows, len(keys), label, features, ridge))
-    if len({tuple(row[: len(keys)]) for row in rows}) < len(rows):
+    if _are_alike(matrix, rows, keys):
         raise Unsupported(
             f"several groups have the same {_listed(keys)}",
             hint="select all columns of GROUP BY in the view",
         )
-    return made
-
-
-def _models(
-    matrix: Cofactor, rows: Sequence[Row], width: int, label: str, features: Sequence[str], ridge: float
-) -> Iterator[tuple[Group, Regression]]:
+    groups: dict[Group, list[Row]] = {}
     for row in rows:
-        made = _model(matrix, row[width:], label, features, ridge)
-        if made is not None:  # groups of which no row counts have no model
-            yield tuple(row[:width]), made
+        groups.setdefault(tuple(row[: len(keys)]), []).append(row[len(keys) :])
+    made = {group: _model(matrix, some, label, features, ridge) for group, some in groups.items()}
+    # groups of which no row counts have no model
+    return {group: model for group, model in made.items() if model is not None}
 
 
 def _model(
-    matrix: Cofactor, values: Sequence[Any], label: str, features: Sequence[str], ridge: float
+    matrix: Cofactor, rows: Sequence[Row], label: str, features: Sequence[str], ridge: float
 ) -> Regression | None:
-    """The model of one row of a view, or None where no row of the tables counts."""
+    """The model of a group: of one row of the view, or of one for each combination of categories. None where
+    no row of the tables counts."""
     try:
         from viewkeep.fivm.model import fit, moments
     except ImportError as problem:
         raise Unavailable("NumPy is not installed", hint='pip install "viewkeep[fivm]"') from problem
-    size = len(matrix.arguments)
-    count, sums, products = values[0], values[1 : 1 + size], values[1 + size :]
-    if not count:
+    width = len(matrix.categories)
+    rows = [row for row in rows if row[width] and None not in row[:width]]
+    if not rows:
         return None
-    infinite = [x for x in values if isinstance(x, float) and not math.isfinite(x)]
+    infinite = [x for row in rows for x in row[width:] if isinstance(x, float) and not math.isfinite(x)]
     if infinite:
         raise NoData(
             f"a sum of the matrix is {infinite[0]}, so there is no model",
             hint="leave out the rows with infinite values or NaN, in WHERE",
         )
-    return fit(moments(matrix.arguments, count, sums, products), label, features, ridge)
+    elements, count, sums, products = _whole(matrix, rows)
+    used = [e for x in features for e in elements if x == (e if isinstance(e, str) else e[0])]
+    return fit(moments(elements, count, sums, products), label, used, ridge)
+
+
+def _whole(matrix: Cofactor, rows: Sequence[Row]) -> tuple[list[Element], int, list[Number], list[Number]]:
+    """One matrix of those of all combinations of categories. A category is a column that is 1 in the rows
+    that have it, so its sum is their count, and its product with a column the sum of the column over them."""
+    from viewkeep.fivm.model import added
+
+    width, size = len(matrix.categories), len(matrix.arguments)
+    elements: list[Element] = [*matrix.arguments]
+    for i, name in enumerate(matrix.categories):
+        elements += [(name, value) for value in sorted({row[i] for row in rows})]
+    terms: dict[tuple[Element, ...], list[Number]] = {}
+    for row in rows:
+        count, sums, products = row[width], row[width + 1 : width + 1 + size], row[width + 1 + size :]
+        own: list[Element] = [(name, row[i]) for i, name in enumerate(matrix.categories)]
+        for x, total in zip(matrix.arguments, sums, strict=True):
+            for it in ((x,), *((x, category) for category in own)):
+                terms.setdefault(it, []).append(total)
+        for pair, total in zip(upper_half(matrix.arguments), products, strict=True):
+            terms.setdefault(pair, []).append(total)
+        for it in (*((category,) for category in own), *upper_half(own)):
+            terms.setdefault(it, []).append(count)
+    return (
+        elements,
+        sum(row[width] for row in rows),
+        [added(terms[e,]) for e in elements],
+        [added(terms.get(pair, ())) for pair in upper_half(elements)],
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

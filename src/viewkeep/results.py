@@ -100,22 +100,29 @@ class Regression:
     """How many of the columns are linearly independent; where not all are, other models fit as well."""
     r2: float
     rmse: float
+    categories: Mapping[str, Mapping[Any, float]] = field(default_factory=dict)
+    """For each categorical column what a row gets for its value there."""
 
     def __getitem__(self, name: str) -> float:
         return self.coefficients[name]
 
     def predict(self, row: Mapping[str, Any]) -> float:
         """The label that the model gives a row, which must have all columns."""
-        return self.intercept + sum(float(row[name]) * c for name, c in self.coefficients.items())
+        numbers = sum(float(row[name]) * c for name, c in self.coefficients.items())
+        return self.intercept + numbers + sum(values[row[name]] for name, values in self.categories.items())
 
     def __str__(self) -> str:
         terms = [f"{self.intercept:.6g}"]
         for name, value in self.coefficients.items():
             terms.append(f"{'-' if value < 0 else '+'} {abs(value):.6g} * {name}")
+        for name, values in self.categories.items():
+            for of, value in values.items():
+                terms.append(f"{'-' if value < 0 else '+'} {abs(value):.6g} * ({name} = {of})")
         lines = [f"{self.label} = {' '.join(terms)}"]
         lines.append(f"  {self.count:,} rows, R2 {self.r2:.4f}, RMSE {self.rmse:.6g}")
-        if self.rank < len(self.coefficients):
-            lines.append(f"  only {self.rank} of {len(self.coefficients)} columns are linearly independent")
+        columns = len(self.coefficients) + sum(map(len, self.categories.values()))
+        if self.rank < columns:
+            lines.append(f"  only {self.rank} of {columns} columns are linearly independent")
         return "\n".join(lines)
 
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 from viewkeep.errors import TypeMismatch, UnknownColumn, Unsupported
+from viewkeep.fivm.compiled.codegen import generate
+from viewkeep.fivm.compiled.program import Program
 from viewkeep.fivm.compiled.rings import Cofactor, Sums
 from viewkeep.fivm.compiled.runtime import CompiledRuntime
 from viewkeep.fivm.order import VariableOrder, chosen, given
@@ -314,3 +316,13 @@ def test_an_exact_ring_takes_no_keys_but_integers() -> None:
     runtime = CompiledRuntime(view_tree(chosen(query)), Sums((("k", "x"),), exact=True), interpret=True)
     with pytest.raises(TypeMismatch, match="k is not of integers"):
         runtime.update("R", pa.table({"k": [2.5], "x": [4]}))
+
+
+def test_updates_that_do_the_same_share_their_kernels() -> None:
+    """Compiling goes by the number of kernels: in a star join all tables have two kernels together."""
+    for ring in (Sums((("K",),)), Cofactor(("X0", "X1", "X2", "X3"))):
+        generated = generate(Program(view_tree(chosen(STAR)), ring))
+        kernels = [kernel for ways in generated.triggers.values() for way in ways for kernel in way]
+        assert len(kernels) == 8
+        assert len({kernel.name for kernel in kernels}) == generated.source.count("@kernel") == 2
+        assert {kernel.which for kernel in kernels if kernel.stage.steps[0].siblings} == {0, 1, 2, 3}

@@ -11,10 +11,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Cofactor:
-    """Which columns of a view are a matrix: those of one COFACTOR, by its alias and its arguments' names."""
+    """Which columns of a view are a matrix: those of one COFACTOR, by its alias and its arguments' names. Of
+    `categories` there is a matrix for each combination of values, which are columns of these names."""
 
     name: str
     arguments: tuple[str, ...]
+    categories: tuple[str, ...] = ()
 
     @property
     def count(self) -> str:

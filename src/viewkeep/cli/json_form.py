@@ -118,6 +118,11 @@ def of_regression(view: str, model: Regression, group: Sequence[Any]) -> Form:
     form: Form = {"kind": "regression", "view": view}
     if group:
         form["group"] = [value(v) for v in group]
+    if model.categories:
+        form["categories"] = {
+            name: [[value(v), value(c)] for v, c in values.items()]
+            for name, values in model.categories.items()
+        }
     return {
         **form,
         "label": model.label,

@@ -21,6 +21,8 @@ from viewkeep.algebra.cofactors import upper_half
 from viewkeep.results import Regression
 
 Number = int | float | Decimal
+Element = str | tuple[str, Any]
+"""A column of the matrix: an argument, or a category by its column and value: 1 where a row has it, or 0."""
 Doubles = npt.NDArray[np.float64]
 
 # a product of two sums of 38 digits, times a count of 19: no digit of it is lost
@@ -34,14 +36,28 @@ class Moments:
     what is left when the means are taken off. `lost`: by how much that subtraction may have magnified
     rounding errors, for each column; 1 where the sums were exact."""
 
-    names: tuple[str, ...]
+    names: tuple[Element, ...]
     count: int
     means: Doubles
     scatter: Doubles
     lost: Doubles
 
 
-def moments(names: Sequence[str], count: int, sums: Sequence[Number], products: Sequence[Number]) -> Moments:
+def added(numbers: Sequence[Number]) -> Number:
+    """Their sum, exact where they are."""
+    if any(isinstance(number, float) for number in numbers):
+        return math.fsum(numbers)
+    if any(isinstance(number, Decimal) for number in numbers):
+        total = Decimal(0)
+        for number in numbers:
+            total = _EXACT.add(total, Decimal(number))
+        return total
+    return sum(numbers)
+
+
+def moments(
+    names: Sequence[Element], count: int, sums: Sequence[Number], products: Sequence[Number]
+) -> Moments:
     """The moments from a matrix of at least one row; `products` is its upper half, row by row."""
     size = len(names)
     given = [x if isinstance(x, float) else Decimal(x) for x in sums]
@@ -69,7 +85,7 @@ def _centred(count: Decimal, a: float | Decimal, b: float | Decimal, product: Nu
     return float(_EXACT.subtract(_EXACT.multiply(count, product), _EXACT.multiply(a, b))) / float(count)
 
 
-def fit(known: Moments, label: str, features: Sequence[str], ridge: float = 0.0) -> Regression:
+def fit(known: Moments, label: str, features: Sequence[Element], ridge: float = 0.0) -> Regression:
     """The model with the least sum of squared errors, plus `ridge` times the sum of squared coefficients.
 
     Where columns are linearly dependent many models are as good, and `rank` is less than their number: of
@@ -90,14 +106,20 @@ def fit(known: Moments, label: str, features: Sequence[str], ridge: float = 0.0)
     explained = known.scatter[np.ix_(chosen, chosen)] @ coefficients - 2 * known.scatter[chosen, y]
     total = float(known.scatter[y, y])
     left = max(0.0, total + float(coefficients @ explained))
+    found = [(name, float(value)) for name, value in zip(features, coefficients, strict=True)]
+    categories: dict[str, dict[Any, float]] = {}
+    for name, value in found:
+        if not isinstance(name, str):
+            categories.setdefault(name[0], {})[name[1]] = value
     return Regression(
         label=label,
         intercept=float(known.means[y] - coefficients @ known.means[chosen]),
-        coefficients={name: float(value) for name, value in zip(features, coefficients, strict=True)},
+        coefficients={name: value for name, value in found if isinstance(name, str)},
         count=known.count,
         rank=rank,
         r2=1 - left / total if total > 0 else math.nan,
         rmse=math.sqrt(left / known.count),
+        categories=categories,
     )
 
 

@@ -5,6 +5,12 @@
 
 over the rows in which no argument is NULL, and 0 where there are none. This is the matrix that linear
 regression is solved from (F-IVM, section 6.2); it is kept like any other sums.
+
+Of a category only sums for each of its values have a meaning, so it is a group:
+
+    COFACTOR(a, b, CATEGORY(c))  ->  c, COFACTOR(a, b) ... GROUP BY c
+
+over the rows in which c is not NULL either, if nothing else is selected.
 """
 
 from __future__ import annotations
@@ -19,11 +25,13 @@ from viewkeep.algebra.expressions import Expr, conjunction
 from viewkeep.errors import AmbiguousColumn, TypeMismatch, Unsupported
 from viewkeep.frontend.aggregates import OR_ZERO
 from viewkeep.frontend.binding import Binding, Output
-from viewkeep.frontend.functions import COFACTOR
+from viewkeep.frontend.functions import CATEGORY, COFACTOR
 from viewkeep.frontend.scope import Scope
 from viewkeep.frontend.typed import Typed, said
 
 _EXAMPLE = "COFACTOR(x, y) AS name"
+# of a call: the names of its categories, which are groups by now; and whether it was all that was selected
+_CATEGORIES, _ALONE = "viewkeep_categories", "viewkeep_alone"
 
 
 def is_cofactor(entry: Expr) -> bool:
@@ -45,6 +53,75 @@ def refuse_misplaced(binding: Binding, tree: exp.Select) -> None:
                 Unsupported, call, "COFACTOR has many columns, so it stands in the SELECT list, by itself",
                 f"{_EXAMPLE}, and name its columns: name_n, name_sum_x, name_sum_x_y",
             )  # fmt: skip
+
+
+def with_categories(binding: Binding, tree: exp.Select) -> exp.Select:
+    """A SELECT in which categories of a COFACTOR are groups, and columns before it."""
+    entries = [entry for entry in tree.expressions if is_cofactor(entry)]
+    if not any(_categories(entry) for entry in entries):
+        return tree
+    alone = _is_alone(tree)
+    tree = tree.copy()
+    entry = next(entry for entry in tree.expressions if _categories(entry))
+    call, found = _call(entry), _categories(entry)
+    assert call is not None
+    group = tree.args.get("group")
+    if len(entries) > 1:
+        raise binding.fail(
+            Unsupported, call, "a COFACTOR with categories has groups of its own, so it is the only one",
+            "make a view of each",
+        )  # fmt: skip
+    if group is not None and not _is_plain(group):
+        raise binding.fail(
+            Unsupported, call, "beside a COFACTOR with categories GROUP BY has columns and expressions only",
+            "name what is grouped by: no ROLLUP, CUBE, GROUPING SETS, ALL, and no numbers of columns",
+        )  # fmt: skip
+    if tree.args.get("order"):
+        raise binding.fail(
+            Unsupported, call, "a COFACTOR with categories has a row for each of them, in no order",
+            "leave out ORDER BY",
+        )  # fmt: skip
+    columns = []
+    for argument in found:
+        marked = argument.this if isinstance(argument, exp.Alias) else argument
+        if len(marked.expressions) != 1:
+            raise binding.fail(
+                Unsupported, marked, "CATEGORY takes one column", "COFACTOR(x, CATEGORY(a), CATEGORY(b))"
+            )  # fmt: skip
+        value = marked.expressions[0]
+        own = argument.alias if isinstance(argument, exp.Alias) else value.unnest().name
+        if not isinstance(argument, exp.Alias) and not isinstance(value.unnest(), exp.Column):
+            raise binding.fail(
+                Unsupported, marked, f"a category that is no column needs a name: {said(value)}",
+                f"CATEGORY({said(value)}) AS name",
+            )  # fmt: skip
+        columns.append(exp.alias_(value.copy(), own, quoted=True))
+    call.set("expressions", [argument for argument in call.expressions if argument not in found])
+    call.meta[_CATEGORIES] = tuple(column.alias for column in columns)
+    call.meta[_ALONE] = alone
+    at = tree.expressions.index(entry)
+    tree.set("expressions", [*tree.expressions[:at], *columns, *tree.expressions[at:]])
+    grouped = [*(group.expressions if group is not None else []), *(column.this.copy() for column in columns)]
+    tree.set("group", exp.Group(expressions=grouped))
+    return tree
+
+
+def _is_plain(group: exp.Group) -> bool:
+    """Whether rows are grouped by expressions alone: what a number stands for would be another column."""
+    special = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Literal)
+    others = any(value for key, value in group.args.items() if key != "expressions")
+    return not others and not any(isinstance(e, special) for e in group.expressions)
+
+
+def _categories(entry: Expr) -> list[Expr]:
+    """The arguments of a COFACTOR that are marked as categories."""
+    call = _call(entry)
+    return [argument for argument in call.expressions if _is_category(argument)] if call is not None else []
+
+
+def _is_category(argument: Expr) -> bool:
+    bare = argument.this if isinstance(argument, exp.Alias) else argument
+    return isinstance(bare, exp.Anonymous) and bare.name.lower() == CATEGORY
 
 
 def columns_of_cofactor(
@@ -83,15 +160,18 @@ def known_rows(tree: exp.Select, scope: Scope) -> Expr | None:
     out by itself."""
     if not _is_alone(tree):
         return None
-    call = _call(tree.expressions[0])
+    (call,) = (_call(entry) for entry in tree.expressions if is_cofactor(entry))
     assert call is not None
     arguments = [_bare(argument) for argument in call.expressions]
+    arguments += [_bare(entry) for entry in tree.expressions if not is_cofactor(entry)]
     typed = [scope.typing.type(scope.resolve(argument)) for argument in arguments]
     known = conjunction(_known(arguments, typed))
     return scope.typing.condition(scope.resolve(known), "WHERE") if known is not None else None
 
 
 def _is_alone(tree: exp.Select) -> bool:
+    if any(call.meta.get(_ALONE) for entry in tree.expressions if (call := _call(entry)) is not None):
+        return True
     others = any(tree.args.get(key) for key in ("group", "having", "qualify", "order"))
     return len(tree.expressions) == 1 and is_cofactor(tree.expressions[0]) and not others
 
@@ -112,7 +192,8 @@ def _named(entry: Expr) -> Cofactor:
         bare = argument.unnest()
         own = argument.alias if isinstance(argument, exp.Alias) else ""
         names.append(own or (bare.name if isinstance(bare, exp.Column) else f"x{number}"))
-    return Cofactor(entry.alias if isinstance(entry, exp.Alias) else "", tuple(names))
+    alias = entry.alias if isinstance(entry, exp.Alias) else ""
+    return Cofactor(alias, tuple(names), call.meta.get(_CATEGORIES, ()))
 
 
 def _bare(argument: Expr) -> Expr:
@@ -122,7 +203,7 @@ def _bare(argument: Expr) -> Expr:
 
 def _check(binding: Binding, call: exp.Anonymous) -> None:
     if not call.expressions:
-        raise binding.fail(Unsupported, call, "COFACTOR needs an argument", _EXAMPLE)
+        raise binding.fail(Unsupported, call, "COFACTOR needs an argument that is a number", _EXAMPLE)
     for argument in call.expressions:
         bare = argument.this if isinstance(argument, exp.Alias) else argument
         if isinstance(bare, exp.Distinct):
@@ -132,12 +213,6 @@ def _check(binding: Binding, call: exp.Anonymous) -> None:
             )  # fmt: skip
         if isinstance(bare, exp.Star) or (isinstance(bare, exp.Column) and isinstance(bare.this, exp.Star)):
             raise binding.fail(Unsupported, call, "COFACTOR takes columns, and no *", "name the columns")
-        if isinstance(bare, exp.Anonymous) and bare.name.lower() == "categorical":
-            raise binding.fail(
-                Unsupported, bare, "COFACTOR takes numbers, and no categories yet",
-                "GROUP BY the category for a model of each, or take a number for each value: "
-                "CASE WHEN city = 'Oslo' THEN 1 ELSE 0 END AS is_oslo",
-            )  # fmt: skip
 
 
 def _check_names(binding: Binding, call: exp.Anonymous, made: Cofactor) -> None:
@@ -177,7 +252,7 @@ def _number(binding: Binding, argument: Expr, scope: Scope) -> Typed:
     if not typed.type.is_numeric:
         raise binding.fail(
             TypeMismatch, argument, f"COFACTOR needs numbers, and {said(argument)} is {typed.type}",
-            "use CAST, or leave it out",
+            f"use CAST, or CATEGORY({said(argument)}) for a category",
         )  # fmt: skip
     return typed
 

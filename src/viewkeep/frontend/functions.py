@@ -195,6 +195,8 @@ _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in ali
 
 # the aggregate that is a list of columns; see cofactor.py
 COFACTOR = "cofactor"
+# what a categorical argument of it is marked by
+CATEGORY = "category"
 
 # every name in views that is one of a function of the table, or of those that the typing knows
 BUILT_IN = frozenset({*SIGNATURES, *_CANONICAL, *SPARK_NAMES.values(), *_NAMED})
@@ -436,7 +438,7 @@ def is_built_in(name: str) -> bool:
     upper = name.upper()
     parser = Dialect.get_or_raise("spark").parser_class
     return (
-        name.lower() in CHANGING | BUILT_IN | {COFACTOR}
+        name.lower() in CHANGING | BUILT_IN | {COFACTOR, CATEGORY}
         or name.lower().startswith(("vk_", "viewkeep_"))
         or upper in {*parser.FUNCTIONS, *parser.FUNCTION_PARSERS, *parser.NO_PAREN_FUNCTION_PARSERS}
     )

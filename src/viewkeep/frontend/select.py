@@ -14,7 +14,7 @@ from viewkeep.algebra.nodes import Join, Node, Project, Select, passing
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.aggregates import AGGREGATES, aggregates_in
 from viewkeep.frontend.binding import Binding, Ctes, Inner, Output, equality
-from viewkeep.frontend.cofactor import cofactors_of, known_rows, refuse_misplaced
+from viewkeep.frontend.cofactor import cofactors_of, known_rows, refuse_misplaced, with_categories
 from viewkeep.frontend.domain import Domain, bind_domain
 from viewkeep.frontend.grouping import Grouping, bind_grouping
 from viewkeep.frontend.joins import subqueries_in_where
@@ -57,6 +57,7 @@ def bind_select(
     """The plan of a SELECT. `outer` is the scope of the query around it, whose columns it can name: in
     conditions of WHERE, which become `terms`, or anywhere, if it is bound by domain."""
     _refuse_unknown_clauses(binding, tree)
+    tree = with_categories(binding, tree)
     refuse_misplaced(binding, tree)
     tree = subqueries_in_where(tree)
     relation = bind_from(binding, tree, ctes)

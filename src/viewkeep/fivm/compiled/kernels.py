@@ -31,13 +31,28 @@ def interpreted(source: str) -> ModuleType:
         return lambda function: function
 
     def run(o: Any, at: int, y: float, a: Any, start: int, size: int) -> None:
-        o[at : at + size] += y * a[start : start + size]
+        o.reshape(-1)[at : at + size] += y * a.reshape(-1)[start : start + size]
 
     def put(o: Any, at: int, y: float, a: Any, start: int, size: int) -> None:
         o[at : at + size] = y * a[start : start + size]
 
+    def squares(o: Any, at: int, y: float, x: Any, size: int) -> None:
+        for i in range(size):
+            run(o, at, y * x[i], x, i, size - i)
+            at += size - i
+
+    def rows(o: Any, at: int, step: int, a: Any, first: int, count: int, z: Any, size: int) -> None:
+        for i in range(count):
+            run(o, at + i * step, a[first + i], z, 0, size)
+
+    def clear(o: Any, s: int, size: int) -> None:
+        o.reshape(-1)[s * size : (s + 1) * size] = 0
+
     plain = "\n".join(line for line in source.splitlines() if not line.startswith("from "))
-    module.__dict__.update(njit=as_it_is, run=run, put=put, ahead=lambda p, s, size: None)
+    module.__dict__.update(njit=as_it_is, run=run, put=put, squares=squares, rows=rows, clear=clear)
+    module.__dict__.update(
+        ahead=lambda p, s, size: None, pick=lambda which, i, one, other: one if which == i else other
+    )
     exec(compile(plain, "<kernels>", "exec"), module.__dict__)
     return module
 

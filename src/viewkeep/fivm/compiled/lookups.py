@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from viewkeep.fivm.compiled.program import Space
+from viewkeep.fivm.compiled.writer import Function
 
 # splitmix64's, as signed integers
 HASH = (0xBF58476D1CE4E5B9 - (1 << 64), 0x94D049BB133111EB - (1 << 64))
@@ -47,20 +48,19 @@ def _probe(names: Sequence[str], found: str, missing: Sequence[str]) -> list[str
     ]
 
 
-def space_functions(space: Space) -> str:
+def space_functions(space: Space) -> Iterator[Function]:
     """find and add of a space, and of its indexes."""
     number, names = space.number, [f"a{i}" for i in range(len(space.variables))]
-    given = "".join(f", {name}" for name in names)
-    lines = ["@helper", f"def find{number}(t, k{given}):"]
-    lines += [f"    {line}" for line in _probe(names, "s", ["return -1"])]
-    arrays = "".join(f", {a}" for a in index_arrays(space))
-    lines += ["", "", "@helper", f"def add{number}(t, k, n{given}{arrays}):"]
-    missing = ["s = n[0]", "n[0] = s + 1", "t[i] = s + 1"]
-    missing += [f"k[s, {i}] = {name}" for i, name in enumerate(names)]
+    for j, by in enumerate(space.indexes):
+        some = names[: len(by)]
+        yield _find(f"findx{number}_{j}", some)
+        yield _add(f"addx{number}_{j}", some, [], [])
+    yield _find(f"find{number}", names)
+    entered = []
     for j, by in enumerate(space.indexes):
         x = f"x{number}_{j}"
         key = "".join(f", {names[space.variables.index(v)]}" for v in by)
-        missing += [
+        entered += [
             f"g = addx{number}_{j}({x}t, {x}k, {x}n{key})",
             f"{x}g[s] = {x}h[g]",
             f"{x}h[g] = s",
@@ -68,18 +68,18 @@ def space_functions(space: Space) -> str:
             f"if {x}c[g] > {x}m[0]:",
             f"    {x}m[0] = {x}c[g]",
         ]
-    missing.append("return s")
-    lines += [f"    {line}" for line in _probe(names, "s", missing)]
-    functions = []
-    for j, by in enumerate(space.indexes):
-        some = [f"a{i}" for i in range(len(by))]
-        listed = "".join(f", {name}" for name in some)
-        add = ["s = n[0]", "n[0] = s + 1", "t[i] = s + 1"]
-        add += [f"k[s, {i}] = {name}" for i, name in enumerate(some)]
-        add.append("return s")
-        body = ["@helper", f"def findx{number}_{j}(t, k{listed}):"]
-        body += [f"    {line}" for line in _probe(some, "s", ["return -1"])]
-        body += ["", "", "@helper", f"def addx{number}_{j}(t, k, n{listed}):"]
-        body += [f"    {line}" for line in _probe(some, "s", add)]
-        functions.append("\n".join(body))
-    return "\n\n\n".join([*functions, "\n".join(lines), ""])
+    yield _add(f"add{number}", names, index_arrays(space), entered)
+
+
+def _find(name: str, keys: Sequence[str]) -> Function:
+    """The number of a key, or -1."""
+    lines = [f"    {line}" for line in _probe(keys, "s", ["return -1"])]
+    return Function("helper", name, ("t", "k", *keys), tuple(lines))
+
+
+def _add(name: str, keys: Sequence[str], arrays: Sequence[str], entered: Sequence[str]) -> Function:
+    """The number of a key, the next one where it has none: then it is entered in the indexes."""
+    missing = ["s = n[0]", "n[0] = s + 1", "t[i] = s + 1"]
+    missing += [f"k[s, {i}] = {key}" for i, key in enumerate(keys)]
+    lines = [f"    {line}" for line in _probe(keys, "s", [*missing, *entered, "return s"])]
+    return Function("helper", name, ("t", "k", "n", *keys, *arrays), tuple(lines))

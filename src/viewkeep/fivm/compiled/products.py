@@ -7,14 +7,14 @@ from collections.abc import Callable
 from viewkeep.fivm.compiled.layout import Layout
 from viewkeep.fivm.compiled.program import Program
 from viewkeep.fivm.compiled.rings import Cofactor
-from viewkeep.fivm.compiled.writer import Writer
+from viewkeep.fivm.compiled.writer import Function, Writer
 from viewkeep.fivm.tree import View
 
-# so many squares of lifted values are written out, each a run of another length; more are loops
+# of so many lifted values the squares are runs of instructions; of more they are loops
 WRITTEN_OUT = 32
 
 
-def multiply_cofactors(program: Program, ring: Cofactor, view: View) -> str:
+def multiply_cofactors(program: Program, ring: Cofactor, view: View) -> Function:
     """The product of definition 6.2 for any number of factors at once, added to `o`:
 
     c = Π c_i;  s_i scaled by the counts of all others;  Q_i likewise;  s_i s_jᵀ by the counts of all but
@@ -54,13 +54,11 @@ def multiply_cofactors(program: Program, ring: Cofactor, view: View) -> str:
                 for n, v in enumerate(categories):
                     out.line(f"o[at + {places[v]} + k{n}] += w{i} * a{i}[1 + i]")
     sums = layout.sums_of(own)
-    out.line(f"at = {layout.squares_of(own)}")
+    if categories or len(values) > WRITTEN_OUT:
+        out.line(f"at = {layout.squares_of(own)}")
     if values and not categories and len(values) <= WRITTEN_OUT:
         out.line(f"run(o, {sums}, whole, x, 0, {len(values)})")
-        at = layout.squares_of(own)
-        for i in range(len(values)):
-            out.line(f"run(o, {at}, whole * x[{i}], x, {i}, {len(values) - i})")
-            at += len(values) - i
+        out.line(f"squares(o, {layout.squares_of(own)}, whole, x, {len(values)})")
     elif values:
         with out.block(f"for i in range({len(values)}):"):
             out.line("y = whole * x[i]")
@@ -79,9 +77,7 @@ def multiply_cofactors(program: Program, ring: Cofactor, view: View) -> str:
     given = ["o", "w", *(f"a{i}" for i in range(own)), *(["x"] if values else [])]
     given += ["z"] if scaled_columns(program, ring, view) else []
     given += [f"k{n}" for n in range(len(categories))]
-    number = program.views[view]
-    head = f"def multiply{number}({', '.join(given)}):"
-    return "\n".join(["@product", head, *out.lines, "", ""])
+    return Function("product", f"multiply{program.views[view]}", tuple(given), tuple(out.lines))
 
 
 def scaled_columns(program: Program, ring: Cofactor, view: View) -> int:
@@ -106,5 +102,4 @@ def _rows(out: Writer, layout: Layout, i: int, own: int, values: int, all_but: C
         at += size
     if at:
         start = layout.products_of(i, i + 1)
-        with out.block(f"for i in range({layout.factors[i].size}):"):
-            out.line(f"run(o, {start} + i * {layout.after(i)}, a{i}[1 + i], z, 0, {at})")
+        out.line(f"rows(o, {start}, {layout.after(i)}, a{i}, 1, {layout.factors[i].size}, z, {at})")

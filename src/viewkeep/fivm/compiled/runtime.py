@@ -109,7 +109,7 @@ class CompiledRuntime:
                     flip.run(*[self.state[name] for name in flip.parameters], 0, 0)
                 for stage in stages:
                     arrays = [self.state[name] for name in stage.parameters]
-                    stage.run(*arrays, 0, 0, CHUNK, np.zeros(1, np.int64), np.zeros(1, np.int64))
+                    stage.run(*arrays, 0, 0, CHUNK, *np.zeros((2, 1), np.int64), stage.which, 0)
         return time.perf_counter() - started
 
     # --- updates ---
@@ -223,7 +223,7 @@ class CompiledRuntime:
                 state[f"d{stage.number}"] = np.empty(room, np.int64)
                 state[f"b{stage.number}"] = np.empty((room, stage.width), self._number)
             arrays = [state[name] for name in stage.parameters]
-            reached, gathered = stage.run(*arrays, start, stop, room, need, bad)
+            reached, gathered = stage.run(*arrays, start, stop, room, need, bad, stage.which, 0)
             if reached == start:
                 room = int(need[0])
                 continue

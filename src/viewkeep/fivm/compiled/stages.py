@@ -17,18 +17,26 @@ from viewkeep.fivm.tree import Indicator, Leaf, Source, View
 
 # integers past this may have overflowed: a little under 2**63
 LIMIT = "9.2e18"
-# so many rows ahead payloads are fetched
-AHEAD = 6
 Scope = Mapping[str, str]
 """Variables that are bound, and the names of their values."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A payload at hand: the expression of its row, or of the one number that a leaf has."""
+    """A payload at hand: a row of an array; without a `slot` an array of its own, or the one number that a
+    leaf's row has."""
 
     source: Source
-    at: str
+    array: str
+    slot: str = ""
+
+    @property
+    def whole(self) -> str:
+        return f"{self.array}[{self.slot}]" if self.slot else self.array
+
+    def number(self, i: int) -> str:
+        """One number of it."""
+        return f"{self.array}[{self.slot}, {i}]" if self.slot else f"{self.array}[{i}]"
 
 
 @dataclass(frozen=True)
@@ -61,13 +69,18 @@ class StageWriter:
         self.scratch: dict[str, int] = {}
         """Arrays for numbers on the way, and how long they are."""
         self.fans_out = False
+        self.entering = 0
+        """Which of the peers, views with the same keys, what comes in is a change of."""
+        self._early: dict[str, str] = {}
+        """What was looked up before the join began, by the expression. A key that is added meanwhile has no
+        payload in what is looked up, so it need not be found."""
         self._exact = program.ring.exact
         self._relation = stage.steps[0].source.relations[0]
 
     def write(self) -> None:
         """Writes the lines of the function's body."""
         out, view = self.out, self.stage.view
-        number, space = self.program.views[view], self.program.space(view)
+        number = self.program.views[view]
         source = self.stage.steps[0].source
         out.depth = 2
         scope, slots = self._incoming(source)
@@ -82,32 +95,22 @@ class StageWriter:
         if isinstance(source, Leaf) and source in self.program.stored:
             # not before there is room for what it is joined with: a row that has to wait comes again
             slots[frozenset(source.keys)] = self._kept(source, scope)
-        self._through(0, Row(source, "delta"), scope, slots)
+        self._enter(source, scope, slots)
         body, out.lines = out.lines, []
         out.depth = 1
-        for array in (f"m{number}", f"d{number}", f"b{number}", f"k{space.number}", *self.scratch):
+        for array in self.scratch:
             out.array(array)
-        out.line("made = 0")
-        out.line("nd = 0")
+        if self.fans_out:
+            out.line("made = 0")
         out.line("for r in range(start, stop):")
         out.lines += body
-        self._settle(view, number)
+        gathered = [out.array(f"{a}{number}") for a in "md"]
+        if view in self.program.stored:
+            stored = out.array(f"p{self.program.stored[view]}")
+            out.line(f"settle({', '.join(gathered)}, {out.array(f'b{number}')}, {stored}, nd, bad)")
+        else:
+            out.line(f"forget({', '.join(gathered)}, nd)")
         out.line("return stop, nd")
-
-    def _settle(self, view: View, number: int) -> None:
-        """Adds what was gathered to what is stored."""
-        out = self.out
-        with out.block("for j in range(nd):"):
-            out.line(f"s = d{number}[j]")
-            out.line(f"m{number}[s] = -1")
-            if view in self.program.stored:
-                stored = out.array(f"p{self.program.stored[view]}")
-                with out.block(f"for i in range({self.program.width(view)}):"):
-                    if self._exact:
-                        total = f"abs(float({stored}[s, i]) + float(b{number}[j, i]))"
-                        with out.block(f"if {total} > {LIMIT}:"):
-                            out.line("bad[0] = 1")
-                    out.line(f"{stored}[s, i] += b{number}[j, i]")
 
     # --- what comes in ---
 
@@ -116,33 +119,72 @@ class StageWriter:
         or a row that an earlier stage gathered."""
         out = self.out
         if self.first and isinstance(source, Leaf):
-            scope = {v: self._bind(v, self._column(v)) for v in self.program.keys_of(source.name)}
+            scope = {v: self._bind(self._column(v)) for v in self.program.keys_of(source.name)}
             out.line(f"delta = {out.array('w')}[r]")
             return scope, {}
         if isinstance(source, Indicator):
             number = self.program.indicators[self.stage.steps[0].view, source]
-            keys, payloads = f"f{number}", f"fw{number}"
+            out.line(f"s0 = {out.array(f'f{number}')}[r]")
+            out.line(f"delta = {out.array(f'fw{number}')}[r]")
         else:
             assert isinstance(source, View)
-            keys, payloads = f"d{self.program.views[source]}", f"b{self.program.views[source]}"
-        out.line(f"s0 = {out.array(keys)}[r]")
-        out.line(f"delta = {out.array(payloads)}[r]")
+            keys = out.array(f"d{self.program.views[source]}")
+            out.line(f"s0 = {keys}[r]")
+            self._fetch_ahead(source, keys)
         space = self.program.space(source)
-        self._fetch_ahead(source, keys)
         values = out.array(f"k{space.number}")
-        scope = {v: self._bind(v, f"{values}[s0, {i}]") for i, v in enumerate(space.variables)}
+        scope = {v: self._bind(f"{values}[s0, {i}]") for i, v in enumerate(space.variables)}
         return scope, {frozenset(source.keys): "s0"}
 
-    def _fetch_ahead(self, source: Source, keys: str) -> None:
+    def _peers(self, source: View) -> list[tuple[View, str]]:
+        """Of the views that what comes in is multiplied with, and itself, those with the same keys, in the
+        order of their view; and the array of each. Which of them what comes in belongs to is told to the
+        function when it is called, so that there is one for all of them."""
+        same = [c for c in self.stage.steps[0].view.children if set(c.keys) == set(source.keys)]
+        views = [c for c in same if isinstance(c, View)]
+        self.entering = views.index(source)
+        return [
+            (c, f"b{self.program.views[c]}" if c == source else f"p{self.program.stored[c]}") for c in views
+        ]
+
+    def _enter(self, source: Source, scope: Scope, slots: Mapping[frozenset[str], str]) -> None:
+        """Begins the join with what came in."""
+        siblings = self.stage.steps[0].siblings
+        if not isinstance(source, View):
+            self._join(_Here(0, (Row(source, "delta"),), siblings, scope, slots))
+            return
+        rows = []
+        depth = self.out.depth
+        peers = self._peers(source)
+        for i, (peer, array) in enumerate(peers):
+            slot = self.out.named("s", f"pick(which, {i}, r, s0)") if len(peers) > 1 else "r"
+            rows.append(Row(peer, self.out.array(array), slot))
+            self._unless_zero(rows[-1])
+        left = tuple(s for s in siblings if s not in [peer for peer, _ in peers])
+        self._join(_Here(0, tuple(rows), left, scope, slots))
+        self.out.depth = depth
+
+    def _unless_zero(self, row: Row) -> None:
+        """All that follows is for payloads other than zero."""
+        is_one = self.program.width(row.source) == 1
+        self.out.line(f"if {row.number(0)} != 0:" if is_one else f"if is_any({row.array}, {row.slot}):")
+        self.out.depth += 1
+
+    def _fetch_ahead(self, source: View, keys: str) -> None:
         """Payloads of the siblings that a later row will be joined with are fetched while this one is worked
         on: keys come in any order, so each would have to be waited for."""
-        step = self.stage.steps[0]
-        same = [s for s in step.siblings if not isinstance(s, Indicator) and set(s.keys) == set(source.keys)]
-        if same:
-            with self.out.block(f"if r + {AHEAD} < stop:"):
-                later = self.out.named("s", f"{keys}[r + {AHEAD}]")
-                for sibling in same:
-                    self._fetch(sibling, later)
+        peers = self._peers(source)
+        leaves = [s for s in self.stage.steps[0].siblings if isinstance(s, Leaf)]
+        same = [s for s in leaves if set(s.keys) == set(source.keys)]
+        if len(peers) > 1 or same:
+            self.out.line("later = later_row(r, stop)")
+            slot = self.out.named("s", f"{keys}[later]")
+            for i, (peer, array) in enumerate(peers):
+                if len(peers) > 1:
+                    its = f"pick(which, {i}, later, {slot})"
+                    self.out.line(f"ahead({self.out.array(array)}, {its}, {self.program.width(peer)})")
+            for leaf in same:
+                self._fetch(leaf, slot)
 
     def _fetch(self, source: Source, slot: str) -> None:
         stored = self.out.array(f"p{self.program.stored[source]}")
@@ -156,8 +198,8 @@ class StageWriter:
             self.out.line(f"{stored}[{slot}, {i}] += delta")
         return slot
 
-    def _bind(self, variable: str, value: str) -> str:
-        return self.out.named(f"v{self.program.number(variable)}", value)
+    def _bind(self, value: str) -> str:
+        return self.out.named("v", value)
 
     def _column(self, variable: str) -> str:
         """A column of the batch, as integers."""
@@ -165,38 +207,36 @@ class StageWriter:
 
     # --- joins ---
 
-    def _through(self, number: int, delta: Row, scope: Scope, slots: Mapping[frozenset[str], str]) -> None:
-        """Joins a change with its siblings at a step, multiplies, and goes on to the next step or gathers."""
-        step = self.stage.steps[number]
-        self._join(_Here(number, (delta,), step.siblings, scope, slots))
-
     def _join(self, here: _Here) -> None:
-        out = self.out
+        """Joins a change with its siblings at a step, multiplies, and goes on to the next step or gathers."""
         if not here.left:
             self._multiply(here)
             return
         found = next((s for s in here.left if set(s.keys) <= set(here.scope)), None)
         if found is not None:
-            slot = here.slots.get(frozenset(found.keys)) or self._found(found, here.scope)
-            with out.block(f"if {slot} >= 0:"):
+            known = here.slots.get(frozenset(found.keys))
+            if known is not None:
+                self._with(found, known, here.having(found, known))
+                return
+            slot = self._found(found, here.scope)
+            with self.out.block(f"if {slot} >= 0:"):
                 self._with(found, slot, here.having(found, slot))
             return
         ways = self._iterations(here.left, here.scope)
-        if here.choosing and len(ways) > 1:  # by what is shorter for this row
-            one, other = (self._counted(way, here.scope) for way in ways)
-            with out.block(f"if {one} <= {other}:"):
-                self._iterate(ways[0], here)
-            with out.block("else:"):
-                self._iterate(ways[1], here)
+        if here.choosing and len(ways) > 1:
+            self._iterate_shorter(ways[0], ways[1], here)
         else:
             self._iterate(ways[0], here)
 
     def _found(self, source: Source, scope: Scope) -> str:
         """The number of a key whose variables are all bound, or -1."""
+        return self.out.named("s", self._finding(source, scope))
+
+    def _finding(self, source: Source, scope: Scope) -> str:
         out, space = self.out, self.program.space(source)
         keys = "".join(f", {scope[v]}" for v in space.variables)
         t, k = out.array(f"t{space.number}"), out.array(f"k{space.number}")
-        return out.named("s", f"find{space.number}({t}, {k}{keys})")
+        return f"find{space.number}({t}, {k}{keys})"
 
     def _iterations(self, left: Sequence[Source], scope: Scope) -> list[Source]:
         """The sibling to iterate over next, the one with most variables bound; or two, where each is looked
@@ -205,6 +245,8 @@ class StageWriter:
         first = some[0]
         for second in some[1:]:
             bound = all(set(s.keys) & set(scope) for s in (first, second))
+            if set(first.keys) == set(second.keys):
+                continue  # as many of each
             if bound and set(first.keys) | set(scope) == set(second.keys) | set(scope):
                 return [first, second]
         return [first]
@@ -216,12 +258,15 @@ class StageWriter:
         x = f"x{space.number}_{index}"
         keys = "".join(f", {scope[v]}" for v in space.indexes[index])
         t, k = out.array(f"{x}t"), out.array(f"{x}k")
-        return x, out.named("g", f"findx{space.number}_{index}({t}, {k}{keys})")
+        return x, self._looked_up("g", f"findx{space.number}_{index}({t}, {k}{keys})")
+
+    def _looked_up(self, stem: str, expression: str) -> str:
+        return self._early.get(expression) or self.out.named(stem, expression)
 
     def _counted(self, source: Source, scope: Scope) -> str:
         """How many keys of a source go with what is bound."""
         x, group = self._group(source, scope)
-        return self.out.named("count", f"{self.out.array(f'{x}c')}[{group}] if {group} >= 0 else 0")
+        return self._looked_up("count", f"count_of({self.out.array(f'{x}c')}, {group})")
 
     def _iterate(self, source: Source, here: _Here) -> None:
         """All keys of a source that go with what is bound."""
@@ -231,7 +276,7 @@ class StageWriter:
 
         def body() -> None:
             new = {v: i for i, v in enumerate(space.variables) if v not in here.scope}
-            scope = {**here.scope, **{v: self._bind(v, f"{keys}[{slot}, {i}]") for v, i in new.items()}}
+            scope = {**here.scope, **{v: self._bind(f"{keys}[{slot}, {i}]") for v, i in new.items()}}
             self._with(source, slot, replace(here.having(source, slot), scope=scope, choosing=False))
 
         if not set(source.keys) & set(here.scope):
@@ -239,11 +284,38 @@ class StageWriter:
                 body()
             return
         x, group = self._group(source, here.scope)
-        after = out.named("after", f"{out.array(f'{x}h')}[{group}] if {group} >= 0 else -1")
+        after = out.named("after", f"first_of({out.array(f'{x}h')}, {group})")
         with out.block(f"while {after} >= 0:"):
             out.line(f"{slot} = {after}")
             out.line(f"{after} = {out.array(f'{x}g')}[{slot}]")
             body()
+
+    def _iterate_shorter(self, one: Source, other: Source, here: _Here) -> None:
+        """All keys of two sources that go with what is bound and with each other: goes over the one that has
+        fewer for this row, and looks up in the other."""
+        out, sides = self.out, (one, other)
+        slots = [out.fresh("s") for _ in sides]
+        new = {v: out.fresh("v") for v in one.keys if v not in here.scope}
+        scope = {**here.scope, **new}
+        counts = [self._counted(source, here.scope) for source in sides]
+        groups = [self._group(source, here.scope) for source in sides]
+        first = out.named("first", f"{counts[0]} <= {counts[1]}")
+        heads = [f"first_of({out.array(f'{x}h')}, {group})" for x, group in groups]
+        after = out.named("after", f"{heads[0]} if {first} else {heads[1]}")
+        with out.block(f"while {after} >= 0:"):
+            for i, head in enumerate((f"if {first}:", "else:")):
+                space = self.program.space(sides[i])
+                with out.block(head):
+                    out.line(f"{slots[i]} = {after}")
+                    out.line(f"{after} = {out.array(f'{groups[i][0]}g')}[{slots[i]}]")
+                    keys = out.array(f"k{space.number}")
+                    for v, name in new.items():
+                        out.line(f"{name} = {keys}[{slots[i]}, {space.variables.index(v)}]")
+                    out.line(f"{slots[1 - i]} = {self._finding(sides[1 - i], scope)}")
+            with out.block(f"if {slots[0]} >= 0:"), out.block(f"if {slots[1]} >= 0:"):
+                known = {**here.slots, frozenset(other.keys): slots[1]}
+                here = replace(here, scope=scope, slots=known, choosing=False)
+                self._with(one, slots[0], here.having(one, slots[0]))
 
     def _with(self, source: Source, slot: str, here: _Here) -> None:
         """Goes on with a sibling's payload at hand, unless it is zero."""
@@ -254,10 +326,10 @@ class StageWriter:
             with out.block(f"if {present}[{slot}] != 0:"):
                 self._join(here)
             return
-        row = out.named("row", f"{out.array(f'p{self.program.stored[source]}')}[{slot}]")
-        several = f" or is_any({row})" if self.program.width(source) > 1 else ""
-        with out.block(f"if {row}[0] != 0{several}:"):
-            self._join(replace(here, rows=(*here.rows, Row(source, row))))
+        row = Row(source, out.array(f"p{self.program.stored[source]}"), slot)
+        self._unless_zero(row)
+        self._join(replace(here, rows=(*here.rows, row)))
+        out.depth -= 1
 
     def _bound(self, scope: Scope) -> str | None:
         """An upper bound of how many rows come out of one: nothing where there is one at most. What is
@@ -277,12 +349,21 @@ class StageWriter:
                     elif factors:
                         factors.append(f"{out.array(f'x{space.number}_{space.index(by)}m')}[0]")
                     else:
-                        counts = [self._counted(way, scope) for way in ways]
+                        counts = [self._remembered(way, scope) for way in ways]
                         factors.append(counts[0] if len(counts) == 1 else f"min({', '.join(counts)})")
                 left.remove(found)
                 bound |= dict.fromkeys(found.keys, "")
             scope = {v: bound[v] for v in step.view.keys}
         return " * ".join(factors) if factors else None
+
+    def _remembered(self, source: Source, scope: Scope) -> str:
+        """Counts, and has the join find what was looked up for it."""
+        at = len(self.out.lines)
+        count = self._counted(source, scope)
+        for line in self.out.lines[at:]:
+            name, expression = line.strip().split(" = ", 1)
+            self._early[expression] = name
+        return count
 
     # --- payloads ---
 
@@ -298,26 +379,24 @@ class StageWriter:
         if here.step == len(self.stage.steps) - 1:
             slot = here.slots.get(frozenset(view.keys)) or self._added(view, here.scope)
             mark, slots, payload = (out.array(f"{a}{number}") for a in "mdb")
-            row = out.named("j", f"{mark}[{slot}]")
-            with out.block(f"if {row} < 0:"):
-                out.line(f"{row} = nd")
+            row = out.named("j", f"claimed({mark}, {slots}, {slot}, nd)")
+            with out.block(f"if {row} == nd:"):
                 out.line("nd += 1")
-                out.line(f"{mark}[{slot}] = {row}")
-                out.line(f"{slots}[{row}] = {slot}")
-                out.line(f"{payload}[{row}, :] = 0")
+                out.line(f"clear({payload}, {row}, {self.program.width(view)})")
                 if view in self.program.stored:  # what is gathered is added to it in the end
                     self._fetch(view, slot)
-            self._product(view, here, out.named("o", f"{payload}[{row}]"))
+            self._product(view, here, Row(view, payload, row))
             return
-        target = f"scratch{number}"
-        self.scratch[target] = self.program.width(view)
-        out.line(f"{target}[:] = 0")
+        target = Row(view, f"scratch{number}")
+        self.scratch[target.array] = self.program.width(view)
+        out.line(f"clear({target.array}, 0, {self.program.width(view)})")
         self._product(view, here, target)
         scope = {v: here.scope[v] for v in view.keys}
         known = {keys: slot for keys, slot in here.slots.items() if keys <= set(view.keys)}
-        self._through(here.step + 1, Row(view, target), scope, known)
+        siblings = self.stage.steps[here.step + 1].siblings
+        self._join(_Here(here.step + 1, (target,), siblings, scope, known))
 
-    def _product(self, view: View, here: _Here, target: str) -> None:
+    def _product(self, view: View, here: _Here, target: Row) -> None:
         if isinstance(self.program.ring, Sums):
             self._componentwise(self.program.ring, view, here, target)
         else:
@@ -332,33 +411,32 @@ class StageWriter:
             return key
         number = self.program.number(variable)
         values, coded = self.out.array(f"lut{number}"), self.out.array(f"coded{number}")
-        return f"({values}[{key}] if {coded}[0] else float({key}))"
+        return f"value_of({values}, {coded}, {key})"
 
     @staticmethod
     def _number(row: Row, i: int) -> str:
         """One number of a payload; the payload of a relation's row is its multiplicity, for all of them."""
-        single = isinstance(row.source, Indicator) or (isinstance(row.source, Leaf) and row.at == "delta")
-        return row.at if single else f"{row.at}[{i}]"
+        return row.array if row.array == "delta" else row.number(i)
 
-    def _componentwise(self, ring: Sums, view: View, here: _Here, target: str) -> None:
+    def _componentwise(self, ring: Sums, view: View, here: _Here, target: Row) -> None:
         out = self.out
-        values = {v: self._bind(v, self._value(v, here.scope)) for v in self.program.lifted(view)}
+        values = {v: self._bind(self._value(v, here.scope)) for v in self.program.lifted(view)}
         for i, product in enumerate(ring.products):
             factors = [self._number(row, i) for row in here.rows]
             factors += [values[v] for v in product if v in values]
             term = out.named("term", " * ".join(factors))
             if self._exact:
                 sizes = " * ".join(f"abs(float({f}))" for f in factors)
-                with out.block(f"if {sizes} + abs(float({target}[{i}])) > {LIMIT}:"):
+                with out.block(f"if {sizes} + abs(float({target.number(i)})) > {LIMIT}:"):
                     out.line("bad[0] = 1")
-            out.line(f"{target}[{i}] += {term}")
+            out.line(f"{target.number(i)} += {term}")
 
-    def _cofactors(self, ring: Cofactor, view: View, here: _Here, target: str) -> None:
+    def _cofactors(self, ring: Cofactor, view: View, here: _Here, target: Row) -> None:
         """Multiplies by a function of the view's own (products.py), to which all ways to the view come."""
         number = self.program.views[view]
-        at = {row.source: row.at for row in here.rows}
+        at = {row.source: row.whole for row in here.rows}
         counts = [self._number(row, 0) for row in here.rows if not isinstance(row.source, View)]
-        given = [target, " * ".join(counts) or "1.0"]
+        given = [target.whole, " * ".join(counts) or "1.0"]
         given += [at[c] for c in view.children if isinstance(c, View)]
         lifted = self.program.lifted(view)
         continuous = [v for v in lifted if v not in ring.categories]

@@ -23,6 +23,7 @@ class Stage:
     space: Space
     width: int
     scratch: Mapping[str, int]
+    which: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def triggers(program: Program, interpret: bool) -> dict[str, Trigger]:
             program.space(view),
             program.width(view),
             kernel.scratch,
+            kernel.which,
         )
 
     def flip(step: Step) -> Flip | None:
@@ -69,7 +71,8 @@ def triggers(program: Program, interpret: bool) -> dict[str, Trigger]:
             return None
         number = program.indicators[step.view, source]
         touched = (program.spaces[frozenset(source.relation.schema)], program.space(source))
-        return Flip(getattr(module, f"flip{number}"), generated.flips[number], touched)
+        name, parameters = generated.flips[number]
+        return Flip(getattr(module, name), parameters, touched)
 
     found = {}
     for name, kernels in generated.triggers.items():
