@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from viewkeep.algebra.bags import OCCURRENCE
-from viewkeep.algebra.nodes import Scan
+from viewkeep.algebra.nodes import Column, Scan
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import ALWAYS, SMALL_TABLES, Choice, Kept
@@ -25,6 +25,7 @@ from viewkeep.engines.transactional.netting import Nets, Waiting
 from viewkeep.idiff.changes import KIND
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Verification
+from viewkeep.rules.context import Target
 from viewkeep.script.cost import Sizes, lookups
 from viewkeep.script.model import Script
 from viewkeep.script.plan import Change, Compute, statements
@@ -245,17 +246,16 @@ class Refresher:
         names, places = self.names(view), self._database.places
         rows, longest = 0, 0.0
         filled = list(fill_queries(compiled, names) if caches else fill_view(compiled, names))
+        # for small tables nobody asks what scripts look up: to make the script takes longer than all else
+        large = caches and self._reads_large_tables(view)
         for target, query in filled:
             progress(f"computing {target.role} {target.name} of {view.name}")
             started = time.perf_counter()
-            keys = list(self._keys(compiled, target.name)) if caches else []
-            # a column that is the ID finds one row, wherever that is
-            together = [key for key in keys if not set(target.node.ids) <= set(key)]
-            by = [target.node.by_name[name] for name in (together or [()])[0]]
+            by = self._stored_by(compiled, target) if large else []
             rows = self._database.fill(places.target(view.name, target.name), query, by)
             longest = max(longest, time.perf_counter() - started)
             self._rows[_target(view, target.name)] = _Rows(rows)
-            for key in keys if rows >= self._indexed_from else ():
+            for key in self._keys(compiled, target.name) if rows >= self._indexed_from and caches else ():
                 self._database.run(self._database.sql(places.index_on(view.name, target.name, *key)))
         others = [target for target in compiled.placement.targets if target.role != "view"]
         for target in others if not caches and not was_bare else ():
@@ -263,6 +263,17 @@ class Refresher:
         if others and (caches or not was_bare):
             self._notes.note_filled(view.name, longest if caches else None)
         return rows, len(filled)
+
+    def _reads_large_tables(self, view: View) -> bool:
+        places = [self._database.places.base(table.name) for table in view.tables]
+        return bool(places) and max(self._database.sizes(places)) >= LARGE_TABLE
+
+    def _stored_by(self, compiled: Compiled, target: Target) -> list[Column]:
+        """The columns by which scripts look rows of a target up together. One that is the ID finds one row,
+        wherever that is."""
+        keys = self._keys(compiled, target.name)
+        together = next((key for key in keys if not set(target.node.ids) <= set(key)), ())
+        return [target.node.by_name[name] for name in together]
 
     @property
     def _indexed_from(self) -> int:
