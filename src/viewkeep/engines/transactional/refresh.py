@@ -266,7 +266,7 @@ class Refresher:
 
     def _reads_large_tables(self, view: View) -> bool:
         places = [self._database.places.base(table.name) for table in view.tables]
-        return bool(places) and max(self._database.sizes(places)) >= LARGE_TABLE
+        return bool(places) and max(self._database.sizes(places)) >= self._indexed_from
 
     def _stored_by(self, compiled: Compiled, target: Target) -> list[Column]:
         """The columns by which scripts look rows of a target up together. One that is the ID finds one row,
