@@ -306,7 +306,8 @@ def test_changes_that_may_be_missing_are_noticed(tmp_path: Path) -> None:
     with viewkeep.connect(f"duckdb:{tmp_path / 'a.db'}") as vk:
         view = made(vk)
         view.save(tmp_path / "matrix")
-        [anchor] = [s.view for s in vk.status() if s.tables == ("sale",)]
+        [status] = vk.status()
+        anchor = status.caches[status.tables.index("sale")]
         vk.sql("INSERT INTO sale VALUES (60, 1, 'tea', 1.0)")
         vk.refresh(anchor)
         done = view.refresh()
@@ -346,3 +347,21 @@ def test_what_is_refused() -> None:
         with pytest.raises(viewkeep.ViewkeepError, match="lift of size"):
             vk.ring_view("v", ["place"], Integers(), {"size": lambda x: 1 // (x - 1)})
         assert vk.status() == []
+
+
+def test_a_ring_view_is_one_view_in_status() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE r (a INT, x INT); CREATE TABLE s (a INT, y INT); INSERT INTO r VALUES (1, 2)")
+        vk.sql("CREATE MATERIALIZED VIEW plain AS SELECT a FROM r")
+        view = vk.ring_view("sums", ["r", "s"], Sums((("x", "y"),)))
+        plain, ring = vk.status()
+        assert (plain.view, ring.view, ring.strategy, ring.stale) == ("plain", "sums", "ring", False)
+        assert sorted(ring.tables) == ["r", "s"]
+        vk.sql("INSERT INTO r VALUES (1, 3); INSERT INTO s VALUES (1, 5)")
+        assert [(s.view, s.pending) for s in vk.status()] == [("plain", 1), ("sums", 2)]
+        shown = vk.sql("SHOW MATERIALIZED VIEWS").rows
+        assert [row[0] for row in shown] == ["plain", "sums"]
+        view.refresh()
+        assert not vk.status()[1].stale
+        vk.drop_ring_view("sums")
+        assert [s.view for s in vk.status()] == ["plain"]

@@ -472,8 +472,13 @@ class Connection:
         return self.engine.history()
 
     def status(self) -> list[ViewStatus]:
-        """All views, where each stands."""
-        return [self._status(view) for view in self.engine.views()]
+        """All views, where each stands; also ring views, where the log of their tables is kept for them."""
+        found: list[ViewStatus] = []
+        rings: dict[str, list[ViewStatus]] = {}
+        for view in self.engine.views():
+            own = rings.setdefault(view.options[RING], []) if RING in view.options else found
+            own.append(self._status(view))
+        return [*found, *(_of_ring_view(name, anchors) for name, anchors in rings.items())]
 
     def _status(self, view: View) -> ViewStatus:
         tables = tuple(table.name for table in view.tables)
@@ -516,6 +521,23 @@ def _type_named(name: str) -> t.Type:
             hint="use BOOLEAN, an integer type, DOUBLE, DECIMAL(p,s), STRING, DATE or TIMESTAMP",
         )
     return kind
+
+
+def _of_ring_view(name: str, anchors: Sequence[ViewStatus]) -> ViewStatus:
+    """A ring view by what is kept of it here: an anchor for each of its tables."""
+    moments = [s.refreshed for s in anchors if s.refreshed is not None]
+    return ViewStatus(
+        name,
+        0,
+        sum(s.pending for s in anchors),
+        any(s.stale for s in anchors),
+        RING,
+        min(moments, default=None),
+        {table: version for s in anchors for table, version in s.versions.items()},
+        tuple(table for s in anchors for table in s.tables),
+        tuple(s.view for s in anchors),
+        next((s.problem for s in anchors if s.problem), ""),
+    )
 
 
 def _shown(statuses: Iterable[ViewStatus]) -> Result:

@@ -77,6 +77,7 @@ def test_all_ways_come_to_the_same_answer(
         assert line["batch"] == 20
         assert line["tuples_per_s"] > 0
         assert line["memory_mb"] >= 0
+        assert line["stored"] > 0
 
 
 SMALL = {"Inventory": 50_000, "Weather": 40_000, "Item": 5, "Location": 4, "Census": 3}

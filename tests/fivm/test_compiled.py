@@ -326,3 +326,27 @@ def test_updates_that_do_the_same_share_their_kernels() -> None:
         assert len(kernels) == 8
         assert len({kernel.name for kernel in kernels}) == generated.source.count("@kernel") == 2
         assert {kernel.which for kernel in kernels if kernel.stage.steps[0].siblings} == {0, 1, 2, 3}
+
+
+def _stored_of_a_hub(size: int, indicators: bool) -> int:
+    """What is kept of triangles in a graph where one node C has edges with all A and all B, which are joined
+    by few: all pairs of an A and a B meet at the hub."""
+    runtime = CompiledRuntime(
+        view_tree(given(TRIANGLE, "A - B - C"), indicators=indicators),
+        Cofactor(("A", "B", "C")),
+        interpret=True,
+    )
+    every, hub = np.arange(size), np.zeros(size, np.int64)
+    runtime.update("T", {"C": hub, "A": every})
+    runtime.update("S", {"B": every, "C": hub})
+    runtime.update("R", {"A": every, "B": every[::-1]})
+    assert runtime.result()[()][0] == size
+    return sum(runtime.sizes().values())
+
+
+def test_with_indicator_projections_what_is_stored_is_linear_in_the_input() -> None:
+    """Appendix B: the view of A and B is bounded by R, which has few of the pairs that S and T make."""
+    linear = [_stored_of_a_hub(size, indicators=True) for size in (8, 16, 32)]
+    assert linear == [5 * size + 1 for size in (8, 16, 32)]
+    pairs = [_stored_of_a_hub(size, indicators=False) for size in (8, 16, 32)]
+    assert pairs == [size * size + 3 * size + 1 for size in (8, 16, 32)]

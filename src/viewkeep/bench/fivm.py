@@ -219,6 +219,7 @@ def _told(rows: int, seconds: float, way: Method) -> Measurement:
         "seconds": round(seconds, 6),
         "tuples_per_s": round(rows / seconds),
         "memory_mb": round(way.memory() / 1e6, 1),
+        "stored": way.stored(),
     }
 
 
@@ -246,8 +247,9 @@ def medians(measurements: Sequence[Measurement]) -> list[Measurement]:
         row: Measurement = {"workload": workload, "batch": batch, "method": method, "rounds": len(group)}
         for name in ("diff", "seconds", "tuples_per_s", "memory_mb"):
             row[name] = median(one[name] for one in group)
-        if "compile_s" in group[0]:
-            row["compile_s"] = max(one["compile_s"] for one in group)
+        for name in ("compile_s", "stored"):
+            if name in group[0]:
+                row[name] = max(one[name] for one in group)
         row["least"], row["most"] = min(o["seconds"] for o in group), max(o["seconds"] for o in group)
         rows.append(row)
     return rows

@@ -53,6 +53,9 @@ class Method(Protocol):
 
     def memory(self) -> int: ...
 
+    def stored(self) -> int:
+        """How many keys of views, or rows of tables, it keeps."""
+
 
 def answer_of(program: Program, row: Any) -> Answer:
     """A payload by what its numbers mean, so that layouts can be compared."""
@@ -88,6 +91,9 @@ class FactorizedIVM:
 
     def memory(self) -> int:
         return self.runtime.memory()
+
+    def stored(self) -> int:
+        return sum(self.runtime.sizes().values())
 
 
 class FirstOrder(FactorizedIVM):
@@ -144,6 +150,9 @@ class Recursive:
     def memory(self) -> int:
         return sum(runtime.memory() for runtime in self.runtimes)
 
+    def stored(self) -> int:
+        return sum(sum(runtime.sizes().values()) for runtime in self.runtimes)
+
 
 class Tables:
     """The rows of all tables as they are, to recompute from."""
@@ -178,6 +187,9 @@ class Tables:
 
     def memory(self) -> int:
         return sum(a.nbytes for parts in self.parts.values() for part in parts for a in part.values())
+
+    def stored(self) -> int:
+        return sum(len(next(iter(part.values()))) for parts in self.parts.values() for part in parts)
 
 
 class NumPy(Tables):
@@ -220,6 +232,10 @@ class DuckDB(Tables):
     def memory(self) -> int:
         row = self.connection.execute("SELECT SUM(memory_usage_bytes) FROM duckdb_memory()").fetchone()
         return int(row[0]) if row else 0
+
+    def stored(self) -> int:
+        asked = [f'SELECT COUNT(*) FROM "{r.name}"' for r in self.task.query.relations]
+        return sum(int(self.connection.execute(sql).fetchall()[0][0]) for sql in asked)
 
 
 def _sums(ring: Ring) -> dict[Any, str]:

@@ -412,6 +412,18 @@ class CompiledRuntime:
             if self.coders[variable].values:
                 self._lift_keys(variable)
 
+    def sizes(self) -> dict[str, int]:
+        """How many keys each stored view, relation and indicator has, those with nothing left not counted."""
+        arrays = {source.name: (f"p{n}", source) for source, n in self.program.stored.items()}
+        arrays |= {
+            f"{i.name} at {view.name}": (f"e{n}", i) for (view, i), n in self.program.indicators.items()
+        }
+        found = {}
+        for name, (array, source) in arrays.items():
+            payloads = self.state[array][: int(self.state[f"n{self.program.space(source).number}"][0])]
+            found[name] = int(np.count_nonzero(payloads.reshape(len(payloads), -1).any(axis=1)))
+        return found
+
     def memory(self) -> int:
         """The bytes of all arrays."""
         return sum(array.nbytes for array in self.state.values())
