@@ -33,7 +33,7 @@ from viewkeep.bench.server import TUNED, private_server
 from viewkeep.bench.settle import settle
 from viewkeep.bench.social import Social
 from viewkeep.bench.sweep import METHODS as SIDES
-from viewkeep.bench.sweep import SWEPT, crossovers, is_past_crossover, larger, swept
+from viewkeep.bench.sweep import ROUNDS, SWEPT, crossovers, is_past_crossover, larger, swept
 from viewkeep.bench.tpch import TPCH
 from viewkeep.bench.workload import Size, Workload, size_of
 from viewkeep.cli.address import address
@@ -84,7 +84,7 @@ def run(
         bench.create()
         wrong = sum(bench.measure(size, repeat) for size in sizes) if bench.methods else 0
         if sweep and not wrong:
-            wrong = bench.sweep(sizes[-1], repeat)
+            wrong = bench.sweep(sizes[-1], min(repeat, ROUNDS))
         reads = bench.read(waiting, sizes[0], repeat) if waiting and not wrong else []
     about["load_average_after"] = load_average()
     medians = report.medians(bench.measurements)

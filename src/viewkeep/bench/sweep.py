@@ -12,6 +12,8 @@ from viewkeep.bench.workload import Size
 Row = Mapping[str, Any]
 # each change is so many times as large as the one before
 STEP = 5
+# where one side is many times as quick as the other, a few rounds tell as much as many
+ROUNDS = 2
 # the hand-written job is no side of the choice
 METHODS = ("auto", "id", "tuple", "recompute")
 SWEPT = ("changed rows", "id s", "tuple s", "recompute s", "auto s", "auto ran", "quickest", "auto/quickest")

@@ -38,6 +38,9 @@ _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 # commits of others that leave the rows as they are
 _HARMLESS = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
              "REORG", "ANALYZE", "UPGRADE PROTOCOL")  # fmt: skip
+# commits after which no row of a file is deleted by a vector, if none was before
+_PLAIN = ("WRITE", "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
+_FILLING = ("CREATE TABLE AS SELECT", "REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT")
 # the watermark is in the log of the rows' table: keep that log as long as the table
 TABLE_PROPERTIES = {
     "delta.enableDeletionVectors": "true",
@@ -252,6 +255,21 @@ def shown_state(session: Any, view: str, *, as_it_is: bool = False) -> State:
     refreshed = datetime.fromisoformat(doc["refreshed"])
     sizes = doc.get("sizes", {})  # which views of before do not tell
     return State(doc["watermark"], doc["table_ids"], doc["caches"], newest, refreshed, waiting, sizes)
+
+
+def has_plain_files(session: Any, view: str, target: str, version: int) -> bool:
+    """Whether the rows of a target, as of a version, are what its files hold, by their columns' names: since
+    it was filled there were only commits that add files."""
+    properties = session.sql(f"SHOW TBLPROPERTIES {to_sql(storage(view, target))}").collect()
+    mapped = {row.value for row in properties if row.key == "delta.columnMapping.mode"}
+    if mapped - {"none"}:
+        return False
+    for entry in history(session, storage(view, target), limit=1000):
+        if entry.version <= version and entry.operation in _FILLING:
+            return True
+        if entry.operation not in _PLAIN:
+            return False
+    return False
 
 
 def _check_untouched(session: Any, view: str, target: str, read: int, made: int) -> None:

@@ -384,7 +384,8 @@ class SparkEngine:
     def _refresh(
         self, view: View, compiled: Compiled, full: bool, together: Together, progress: Progress
     ) -> Refresh:
-        check_tables(view, self.find_table)
+        known = together.tables
+        check_tables(view, lambda name: known[name][0] if name in known else self.find_table(name))
         try:
             done = self._keeper(view).refresh(view, compiled, full, together, progress)
         except ViewReplaced:
@@ -400,11 +401,14 @@ class SparkEngine:
         if len(views) == 1:
             return [self.refresh(*views[0], full, progress)]
         with self._lock:
-            tables = dict.fromkeys(table.name for view, _ in views for table in view.tables)
-            upto = {
-                name: self._tables.newest(name) for name in tables if self._session.catalog.tableExists(name)
-            }
-            together = Together(upto)
+            read = dict.fromkeys(table.name for view, _ in views for table in view.tables)
+            tables = {}
+            for name in read:
+                with suppress(ViewkeepError):  # which the views that read it will tell
+                    tables[name] = self._tables.find_with_identity(name)
+            there = [name for name, (found, _) in tables.items() if found is not None]
+            upto = {name: self._tables.newest(name) for name in there}
+            together = Together(upto, tables)
             turns: dict[Keeper, list[tuple[View, Compiled]]] = {}
             for pair in views:
                 turns.setdefault(self._keeper(pair[0]), []).append(pair)

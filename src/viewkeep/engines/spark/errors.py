@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from viewkeep.errors import EngineError, UnknownTable, ViewkeepError
 
+# what a query raises: PySpark does not make errors of its own of all that a job throws
+FAILURES = (PySparkException, Py4JJavaError)
+
 
 def first_line(problem: BaseException) -> str:
-    return str(problem).strip().splitlines()[0][:300]
+    lines = str(problem).strip().splitlines()
+    if isinstance(problem, Py4JJavaError):  # it begins with the name of a call between the processes
+        lines = [
+            line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")
+        ] or lines
+    return lines[0][:300]
 
 
-def translated(problem: PySparkException) -> ViewkeepError:
+def translated(problem: Exception) -> ViewkeepError:
     text = first_line(problem)
     if "TABLE_OR_VIEW_NOT_FOUND" in text:
         return UnknownTable(text, hint="create the table first, or check the spelling and the database")

@@ -35,6 +35,8 @@ class Together:
     """Views that are refreshed together: up to which versions, and the net changes read so far."""
 
     upto: Mapping[str, int]
+    tables: Mapping[str, tuple[Table | None, str]] = field(default_factory=dict)
+    """The tables as they were found for all views, each with its identity."""
     nets: dict[tuple[str, int], Any] = field(default_factory=dict)
     reading: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
     """Held by the view that reads a table's feed, so that others wait for what it finds."""

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
-from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from viewkeep.algebra.nodes import Scan
@@ -29,8 +29,9 @@ from viewkeep.engines.initial import fill_queries, shown
 from viewkeep.engines.report import Counts
 from viewkeep.engines.spark.counters import counting
 from viewkeep.engines.spark.dialect import to_sql
-from viewkeep.engines.spark.errors import translated
+from viewkeep.engines.spark.errors import FAILURES, translated
 from viewkeep.engines.spark.feeds import Together
+from viewkeep.engines.spark.filling import in_order, selected_first
 from viewkeep.engines.spark.history import History
 from viewkeep.engines.spark.names import SparkNames
 from viewkeep.engines.spark.refresh import Outcome, Refresher
@@ -90,24 +91,26 @@ class Keeper:
         filling = str(uuid.uuid4())
         names = SparkNames(view.name, watermark, watermark)
         layouts = compiled.layouts()
-        self._refresher.waiting.forget(view.name)
+        self._refresher.forget(view.name)
         for target, query in fill_queries(compiled, names):
             progress(f"computing {target.role} {target.name} of {view.name}")
             is_view = target.role == "view"
             table = f"{delta.DATABASE}.{delta.storage_name(view.name, target.name)}"
-            rows = self.session.sql(to_sql(log.rows_to_fill(layouts[target.name], query)))
+            rows_to_fill = log.rows_to_fill(layouts[target.name], selected_first(query))
             by = self._looked_for_by(state, compiled, target.name)
-            if by is not None:
-                rows = rows.repartitionByRange(by).sortWithinPartitions(by)
-            writer = rows.writeTo(table).using("delta")
-            for key, value in delta.TABLE_PROPERTIES.items():
-                writer = writer.tableProperty(key, value)
-            if is_view:
-                writer = writer.tableProperty(delta.VIEW_PROPERTY, view.to_json())
-                writer = writer.tableProperty(delta.SHOWN_PROPERTY, shown_sql(view, compiled))
-                writer = writer.tableProperty(delta.ID_PROPERTY, filling)
             told = state.metadata(report) if is_view else ""
-            with delta.settings(self.session, _pages(target.name, by)), delta.creating(self.session, told):
+            with (
+                delta.settings(self.session, _pages(target.name, by)),
+                delta.creating(self.session, told),
+                in_order(self.session.sql(to_sql(rows_to_fill)), by) as rows,
+            ):
+                writer = rows.writeTo(table).using("delta")
+                for key, value in delta.TABLE_PROPERTIES.items():
+                    writer = writer.tableProperty(key, value)
+                if is_view:
+                    writer = writer.tableProperty(delta.VIEW_PROPERTY, view.to_json())
+                    writer = writer.tableProperty(delta.SHOWN_PROPERTY, shown_sql(view, compiled))
+                    writer = writer.tableProperty(delta.ID_PROPERTY, filling)
                 (writer.createOrReplace if replacing else writer.create)()
             state = state.moved(target.name, delta.last_version(self.session))
         self._remember(view, state, filling)
@@ -129,14 +132,14 @@ class Keeper:
         checked = (identity, table.key, version)
         if table.key and checked not in self._unique:
             progress(f"checking the key of {table.name}")
-            self._tables.check_unique(table, version)
+            self._sizes[identity, version] = self._tables.check_all_unique(table, version)
             self._unique.add(checked)
         return identity, version
 
     def forget(self, view: View) -> None:
         """The view is gone, or what is known of it may be wrong."""
         self._states.pop(view.name, None)
-        self._refresher.waiting.forget(view.name)
+        self._refresher.forget(view.name)
 
     # --- refreshing ---
 
@@ -160,7 +163,7 @@ class Keeper:
                 outcome = Outcome("full", "asked for", {}, None)
             else:
                 progress(f"reading where {view.name} stands")
-                state = self.state(view, compiled)
+                state = self.state(view, compiled, together.tables)
                 choosing = partial(self._choose, view, compiled)
                 outcome = self._refresher.refresh(view, compiled, state, together, choosing, progress)
             if outcome.strategy == "full":
@@ -197,7 +200,7 @@ class Keeper:
             yield
         except BaseException as problem:
             self.forget(view)
-            if isinstance(problem, PySparkException):
+            if isinstance(problem, FAILURES):
                 raise translated(problem) from problem
             raise
 
@@ -263,8 +266,14 @@ class Keeper:
 
     # --- where views stand ---
 
-    def state(self, view: View, compiled: Compiled) -> delta.State:
-        """Where a view stands: as this session left it, unless others have touched its tables since."""
+    def state(
+        self,
+        view: View,
+        compiled: Compiled,
+        tables: Mapping[str, tuple[Table | None, str]] = MappingProxyType({}),
+    ) -> delta.State:
+        """Where a view stands: as this session left it, unless others have touched its tables since.
+        `tables`: base tables that were looked at a moment ago."""
         known = self._states.get(view.name)
         properties = self._properties(view)
         if known is None or properties.get(delta.ID_PROPERTY) != self._seen.get(view.name):
@@ -272,7 +281,7 @@ class Keeper:
             caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
             filling = properties.get(delta.ID_PROPERTY, "")
             known = self._remember(view, delta.load_state(self.session, view.name, caches), filling)
-        self._check_identity(view, known)
+        self._check_identity(view, known, tables)
         return known
 
     def _check_definition(self, view: View, properties: Mapping[str, str]) -> None:
@@ -289,9 +298,16 @@ class Keeper:
         self._check_identity(view, state)
         return state
 
-    def _check_identity(self, view: View, state: delta.State) -> None:
+    def _check_identity(
+        self,
+        view: View,
+        state: delta.State,
+        tables: Mapping[str, tuple[Table | None, str]] = MappingProxyType({}),
+    ) -> None:
         for table in view.tables:
-            if self._tables.identity(table.name) != state.table_ids[table.name]:
+            known = tables.get(table.name)
+            identity = self._tables.identity(table.name) if known is None else known[1]
+            if identity != state.table_ids[table.name]:
                 raise BaseTableChanged(
                     f"table {table.name} is not the one that view {view.name} was made over",
                     hint=f"REFRESH MATERIALIZED VIEW {view.name} FULL takes the new one",

@@ -29,6 +29,8 @@ from viewkeep.algebra.types import Type
 from viewkeep.engines.duckdb.database import MISGUIDED
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.spark.dialect import to_sql as to_spark_sql
+from viewkeep.engines.spark.errors import FAILURES
+from viewkeep.engines.spark.files import StoredFiles
 from viewkeep.engines.spark.names import LOCAL_ROWS, SparkNames, temporary
 from viewkeep.engines.spark.relations import Relations
 from viewkeep.engines.spark.waiting import WaitingDiffs
@@ -104,13 +106,14 @@ class Nearby:
         place: Place,
         relations: Relations,
         waiting: WaitingDiffs,
+        files: StoredFiles,
         fetching: Callable[[str, Node], Any],
         too_many: set[tuple[str, str]],
     ) -> None:
         """`fetching`: a context in which rows are fetched, by the leaf's name and the leaf as narrowed.
         `too_many`: views and leaves that were found to have too many rows, in other refreshes too."""
         self._con, self._place, self._relations, self._waiting = con, place, relations, waiting
-        self._fetching = fetching
+        self._files, self._fetching = files, fetching
         self._fetched: dict[str, pa.Table] = {}
         self._too_many = too_many
 
@@ -206,9 +209,8 @@ class Nearby:
         set_later = {name for shape in layout.shapes for name in shape.sets} if waits else set()
         fixed = [c for c in conditions if not columns_of(c) & set_later]
         asked = [] if place.is_small(stored) else fixed
-        version = delta.storage(place.view, target, place.state.version(target))
         head = (Column(log.BORN, Type("bigint")), Column(log.IDS, Type("string")))
-        fetched = self._fetch(stored, [log.is_row(), *asked], version, (*head, *layout.columns), here)
+        fetched = self._stored(stored, [log.is_row(), *asked], (*head, *layout.columns), here)
         if waits:
             entries = f"entries of {target}"
             here.rows[entries] = self._waiting.here(place.view, target, place.state)
@@ -216,6 +218,25 @@ class Nearby:
             fetched = f"{fetched} resolved"
             here.rows[fetched] = self._run(query, here.rows)
         return _selected(Stored(fetched, stored.columns, stored.key), conditions)
+
+    def _stored(self, stored: Stored, conditions: list[Expr], columns: Sequence[Column], here: _Here) -> str:
+        """Rows of a target, fetched from its files where these are known, with what was appended since."""
+        place, target = self._place, stored.target
+        version = place.state.version(target)
+        listed = None if place.is_small(stored) else self._files.of(place.view, target, version)
+        if listed is not None:
+            try:
+                fetched = self._fetch(stored, conditions, listed.table, columns, here)
+            except FAILURES:  # a file was removed: Delta tells, if it needs it
+                self._files.forget(place.view)
+            else:
+                if listed.since is not None:
+                    rows = here.rows[fetched]
+                    since = listed.since.select(rows.column_names).cast(rows.schema)
+                    fetched = f"{fetched} and since"
+                    here.rows[fetched] = pa.concat_tables([rows, since])
+                return fetched
+        return self._fetch(stored, conditions, delta.storage(place.view, target, version), columns, here)
 
     def _fetch(
         self,

@@ -24,6 +24,7 @@ from viewkeep.engines.contract import Progress
 from viewkeep.engines.report import Counts, told, total
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.feeds import SMALL_JOBS, Changes, Feeds, Together
+from viewkeep.engines.spark.files import StoredFiles
 from viewkeep.engines.spark.names import SparkNames, local_frame, temporary
 from viewkeep.engines.spark.nearby import (
     STORED,
@@ -103,9 +104,15 @@ class Refresher:
         self._session = session
         self._tables = tables
         self.waiting = WaitingDiffs(session)
+        self._files = StoredFiles(session)
         self._long: set[tuple[str, str]] = set()
         self._embedded = embedded()
         self._too_many: set[tuple[str, str]] = set()
+
+    def forget(self, view: str) -> None:
+        """The view is gone, or filled anew."""
+        self.waiting.forget(view)
+        self._files.forget(view)
 
     def _sql(self, tree: exp.Expr, relations: Relations | None = None) -> Any:
         if relations is not None:
@@ -182,7 +189,7 @@ class Refresher:
         changed = frozenset(table for table, kinds in changes.present.items() if kinds)
         place = Place(view.name, state, compiled.layouts(), names, changed, state.sizes)
         fetching = partial(self._fetching, place)
-        return Nearby(self._embedded, place, relations, self.waiting, fetching, self._too_many)
+        return Nearby(self._embedded, place, relations, self.waiting, self._files, fetching, self._too_many)
 
     @contextmanager
     def _fetching(self, place: Place, name: str, leaf: Node) -> Iterator[None]:
@@ -289,6 +296,7 @@ class Refresher:
             run.changed = int(answer[0][0]) - waited.entries
         if made.rows is not None:
             self.waiting.added(view, target, before, version, made.rows)
+            self._files.added(view, target, before.version(target), version, made.rows)
         run.state = after.moved(target, version)
 
     def _to_store(self, run: _Run, apply: Apply, names: SparkNames) -> _ToStore:

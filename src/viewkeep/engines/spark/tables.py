@@ -40,11 +40,18 @@ class BaseTables:
         return self._session.sql(to_sql(tree))
 
     def find(self, name: str) -> Table | None:
+        return self.find_with_identity(name)[0]
+
+    def find_with_identity(self, name: str) -> tuple[Table | None, str]:
+        """A table, if it is there, and its identity, if it has one yet."""
         if not self._session.catalog.tableExists(name):
-            return None
+            return None, ""
         properties = self.properties(versioned(name, None))
         if properties is None:
-            return None
+            return None, ""
+        return self._table(name, properties), properties.get(delta.ID_PROPERTY, "")
+
+    def _table(self, name: str, properties: Mapping[str, str]) -> Table:
         columns, refused = [], {}
         for part in self._session.table(name).schema.fields:
             kind = type_of(part.dataType)
@@ -106,6 +113,7 @@ class BaseTables:
         if table.key:
             properties.append(_property(delta.KEY_PROPERTY, ",".join(table.key)))
             properties.append(_property(FEED, "true"))
+            properties.append(_property(delta.ID_PROPERTY, str(uuid.uuid4())))
         if table.foreign_keys:
             docs = [
                 {"columns": f.columns, "table": f.table, "references": f.references}
@@ -122,9 +130,18 @@ class BaseTables:
         listed = ", ".join(to_sql(pair) for pair in pairs)
         self._session.sql(f"ALTER TABLE {to_sql(versioned(name, None))} SET TBLPROPERTIES ({listed})")
 
+    def check_all_unique(self, table: Table, version: int) -> int:
+        """Every key must be there once; how many rows there are."""
+        rows = self._rows_with_a_hash_each(table, version)
+        if rows is not None:
+            return rows
+        self.check_unique(table, version)
+        count = exp.select(exp.Count(this=exp.Star())).from_(versioned(table.name, version))
+        return int(self._sql(count).collect()[0][0])
+
     def check_unique(self, table: Table, version: int | None = None, among: str | None = None) -> None:
         """Every key must be there once, in the whole table or among the keys of a temporary view."""
-        if not table.key or (among is None and self._has_every_hash_once(table, version)):
+        if not table.key or (among is None and self._rows_with_a_hash_each(table, version) is not None):
             return
         keys = [bare(k) for k in table.key]
         source = exp.alias_(versioned(table.name, version), BASE, table=True)
@@ -150,21 +167,28 @@ class BaseTables:
                 hint="delete or change the rows that share a key, then try again",
             )
 
-    def _has_every_hash_once(self, table: Table, version: int | None) -> bool:
-        """Whether no two keys of a table have the same hash, and none is null. To tell numbers of eight bytes
-        apart is quicker than to tell keys apart; where two are the same the keys themselves are looked at."""
+    def _rows_with_a_hash_each(self, table: Table, version: int | None) -> int | None:
+        """The rows of a table, if no two keys have the same hash, and none is null. To tell numbers of eight
+        bytes apart is quicker than to tell keys apart; where two are the same the keys themselves are looked
+        at."""
         columns = [table.at_create().column(k) for k in table.key]
         if any(c is None or c.type == t.DOUBLE for c in columns):  # 0.0 and -0.0 are one key with two hashes
-            return False
+            return None
         keys = [bare(k) for k in table.key]
         hashed = exp.Anonymous(this="xxhash64", expressions=keys)
-        bad: exp.Expr = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
-        for key in keys:
-            null = exp.Is(this=key.copy(), expression=exp.Null())
-            nulls = exp.CountIf(this=null)
-            bad = exp.Or(this=bad, expression=exp.GT(this=nulls, expression=exp.Literal.number(0)))
-        query = exp.select(hashed).from_(versioned(table.name, version)).group_by(hashed.copy())
-        return not self._sql(query.having(bad).limit(1)).collect()
+        null = exp.or_(*(exp.Is(this=key.copy(), expression=exp.Null()) for key in keys))
+        times, nulls = ":times", ":nulls"  # what no column is called
+        once = exp.select(
+            exp.alias_(exp.Count(this=exp.Star()), times, quoted=True),
+            exp.alias_(exp.CountIf(this=null), nulls, quoted=True),
+        )
+        once = once.from_(versioned(table.name, version)).group_by(hashed)
+        sums = (exp.Sum(this=bare(name)) for name in (times, nulls))
+        query = exp.select(*sums, exp.Max(this=bare(times))).from_(once.subquery("hashes"))
+        rows, without_key, most = self._sql(query).collect()[0]
+        if rows is None:
+            return 0
+        return None if without_key or most > 1 else int(rows)
 
     def start_feed(self, table: Table) -> str:
         """Sees to it that a table has a change feed and an identity that a new table would not have; its
