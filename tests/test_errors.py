@@ -127,7 +127,7 @@ def test_places_count_from_the_start_of_their_statement(vk: viewkeep.Connection)
         ("CREATE TABLE z (a ARRAY<INT>)", errors.Unsupported),
         ("CREATE TABLE z (a INT CHECK (a > 1))", errors.Unsupported),
         ("CREATE TABLE z", errors.SyntaxProblem),
-        ("CREATE TABLE z AS SELECT nope FROM parts", errors.EngineError),
+        ("CREATE TABLE z AS SELECT nope FROM parts", errors.UnknownColumn),
         ("DROP TABLE parts", errors.DependentViews),
         ("DROP TABLE IF EXISTS Parts", errors.DependentViews),
         ("ALTER TABLE parts DROP COLUMN price", errors.DependentViews),
@@ -143,9 +143,9 @@ def test_places_count_from_the_start_of_their_statement(vk: viewkeep.Connection)
         ("UPDATE parts SET pid = 9", errors.DuplicateKey),
         ("INSERT INTO parts VALUES (NULL, 5, 'x')", errors.EngineError),
         ("INSERT INTO parts VALUES (7)", errors.EngineError),
-        ("UPDATE parts SET nope = 1", errors.EngineError),
+        ("UPDATE parts SET nope = 1", errors.UnknownColumn),
         ("UPDATE parts SET price = 'x'", errors.EngineError),
-        ("DELETE FROM parts WHERE nope = 1", errors.EngineError),
+        ("DELETE FROM parts WHERE nope = 1", errors.UnknownColumn),
         ("INSERT INTO nope VALUES (1)", errors.UnknownTable),
         ("UPDATE v SET cost = 1", errors.Unsupported),
         ("DELETE FROM V", errors.Unsupported),
@@ -415,3 +415,22 @@ def test_addresses_that_there_are_not(where: Any) -> None:
     with pytest.raises(viewkeep.ViewkeepError) as caught:
         viewkeep.connect(where)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT nope FROM parts", "SELECT p.nope FROM parts AS p", "UPDATE parts SET nope = 1",
+     "INSERT INTO parts (nope) VALUES (1)", "DELETE FROM parts WHERE nope = 1"],
+)  # fmt: skip
+def test_a_column_that_is_not_there_in_any_statement(statement: str) -> None:
+    with shop() as vk, pytest.raises(errors.UnknownColumn, match="nope"):
+        vk.sql(statement)
+
+
+def test_a_view_is_not_dropped_as_a_table() -> None:
+    with shop() as vk:
+        vk.sql("CREATE MATERIALIZED VIEW v AS SELECT pid FROM parts")
+        with pytest.raises(errors.Unsupported, match="v is a materialized view") as caught:
+            vk.sql("DROP TABLE v")
+        assert caught.value.hint == "DROP MATERIALIZED VIEW v"
+        assert vk.verify("v")

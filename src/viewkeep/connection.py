@@ -157,6 +157,7 @@ class Connection:
         return Result("create_table", message=f"created table {table.name}{key}")
 
     def _drop_table(self, node: exp.Drop) -> Result:
+        self._refuse_drop_view(node)
         name = self.engine.qualify(".".join(part.name for part in node.args["tables"][0].parts))
         readers = [
             view.name

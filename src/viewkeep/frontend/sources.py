@@ -17,6 +17,14 @@ from viewkeep.frontend.binding import Binding, Ctes
 from viewkeep.frontend.joins import join, lateral
 from viewkeep.frontend.scope import Field, Relation
 
+_ON_A_TABLE = {
+    "pivots": ("PIVOT", "write one aggregate a column: SUM(x) FILTER (WHERE y = 'a') AS a"),
+    "sample": ("TABLESAMPLE", "filter by a column; a sample differs each time"),
+    "version": ("an older version of a table", "name the plain table"),
+    "laterals": ("LATERAL VIEW", "join with a table"),
+    "hints": ("a hint on a table", "leave it out"),
+}
+
 
 def bind_from(binding: Binding, tree: exp.Select, ctes: Ctes) -> Relation:
     """What FROM offers."""
@@ -51,12 +59,9 @@ def _source(binding: Binding, tree: Expr, ctes: Ctes) -> Relation:
             Unsupported, tree, f"{tree.sql('spark')} cannot stand in FROM",
             "use a table, a derived table or a CTE",
         )  # fmt: skip
-    for key in ("pivots", "sample", "version", "laterals", "hints"):
+    for key, (what, instead) in _ON_A_TABLE.items():
         if tree.args.get(key):
-            raise binding.fail(
-                Unsupported, tree, f"{key.upper()} on a table is not supported in a view",
-                "name the plain table",
-            )  # fmt: skip
+            raise binding.fail(Unsupported, tree, f"{what} is not supported in a view", instead)
     return _joined(binding, partial(_named, binding, tree, ctes), tree.args.get("joins") or [], ctes)
 
 

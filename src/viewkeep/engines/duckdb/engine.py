@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from viewkeep.errors import (
     DuplicateKey,
     EngineError,
     Unavailable,
+    UnknownColumn,
     UnknownTable,
     Unsupported,
     ViewkeepError,
@@ -45,6 +47,7 @@ from viewkeep.store.places import base_table
 
 # how much of the log is kept that every view has seen: to delete after each refresh would cost each of them
 SEEN_STATEMENTS, SEEN_ROWS = 64, 10_000
+_NO_COLUMN = re.compile(r"column .* not found|does not have a column")
 # information_schema has both, but takes three times as long to ask
 _NAMES = """SELECT schema_name, view_name FROM duckdb_views()
             WHERE database_name = current_database() AND NOT internal
@@ -289,6 +292,8 @@ class DuckDBEngine:
             )
         if isinstance(problem, duckdb.CatalogException) and "does not exist" in first:
             return UnknownTable(first, hint="create it first, or check the spelling")
+        if isinstance(problem, duckdb.BinderException) and _NO_COLUMN.search(first):
+            return UnknownColumn(first, hint=rest.strip() or "check the spelling")
         return EngineError(first, hint=rest.strip() or "correct the statement and run it again")
 
     def register_function(self, signature: UserFunction, function: Callable[..., Any]) -> None:
