@@ -108,7 +108,7 @@ class Connection:
             target = self._target(node, text)
             return self.engine.run_dml(node, text, self._eager(target))
         if isinstance(node, exp.Query):
-            return self.engine.run_query(node, text)
+            return self.engine.run_query(self._meant(node, text), text)
         if isinstance(node, exp.Drop) and (node.args.get("kind") or "").upper() == "TABLE":
             return self._drop_table(node)
         if isinstance(node, exp.Drop) and (node.args.get("kind") or "").upper() == "VIEW":
@@ -120,6 +120,12 @@ class Connection:
         if isinstance(node, exp.Alter) and (key := added_key(node)) is not None:
             return self._declare_key(node, key)
         return self.engine.run_other(node, text)
+
+    def _meant(self, query: exp.Query, text: str) -> exp.Query:
+        """The query in words that mean to the engine what the user's mean in a view."""
+        names = self.engine.reading_names
+        found = self._views.reading(query, text) if names is not None else None
+        return query if names is None or found is None else found.query(names(found.tables))
 
     def _target(self, node: exp.Expr, text: str) -> str:
         """The base table that a statement changes."""

@@ -21,6 +21,7 @@ from viewkeep.frontend.functions import UserFunction, registered
 from viewkeep.frontend.statements import CreateView, parse_sql, place_of
 from viewkeep.frontend.views import with_views_in_place
 from viewkeep.passes.compiler import Compiled, compile_view
+from viewkeep.reading import Reading, reading
 
 _OPTIONS = {
     "strategy": ("id", "tuple"),
@@ -110,6 +111,11 @@ class Definitions:
         view = View(name, statement.query, statement.options, tables, tuple(read))
         self._compiled[view.name, view.to_json()] = compiled
         return view, compiled
+
+    def reading(self, query: exp.Query, text: str) -> Reading | None:
+        """A query of the user's own by its plan, where that makes a difference."""
+        with registered(self.functions):
+            return reading(query, lambda name: self._engine.find_table(self._engine.qualify(name)), text)
 
     def compile(self, view: View) -> Compiled:
         """A stored view's definition, compiled against the tables as they were when it was made."""

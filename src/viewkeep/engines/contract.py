@@ -14,6 +14,7 @@ from viewkeep.engines.following import Followed, Following
 from viewkeep.frontend.functions import UserFunction
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
+from viewkeep.script.render import Names
 
 Progress = Callable[[str], None]
 
@@ -43,6 +44,11 @@ class Engine(Protocol):
     """Whether views can be maintained in the transaction that changes a table."""
     logs_for_views: bool
     """Whether changes of a table are logged as long as a view reads it, and no longer."""
+
+    @property
+    def reading_names(self) -> Callable[[Sequence[Table]], Names] | None:
+        """Where tables are, for a query that is written from its plan. None where a query means to the engine
+        what it means to Spark."""
 
     def qualify(self, name: str) -> str:
         """A user's name for a table or view, as it can be told apart later, whatever is current then."""

@@ -68,20 +68,20 @@ def _forget_places(plan: Node) -> None:
     """Where columns and values stood in the user's text is of no use once a query is bound, and every copy of
     an expression would copy it. Calls of functions keep their place."""
     for node in walk(plan):
-        for expression in _expressions_of(node):
+        for expression in expressions_of(node):
             for part in expression.walk():
                 if part.meta_get("start") is not None and not part.meta_get("made"):
                     part.meta.clear()
 
 
-def _expressions_of(part: object) -> Iterator[Expr]:
+def expressions_of(part: object) -> Iterator[Expr]:
     """The expressions of a plan node, without those of its inputs."""
     values = part if isinstance(part, tuple) else [getattr(part, f.name) for f in fields(part)]  # type: ignore[arg-type]
     for value in values:
         if isinstance(value, exp.Expr):
             yield value
         elif isinstance(value, tuple) or (is_dataclass(value) and not isinstance(value, Node)):
-            yield from _expressions_of(value)
+            yield from expressions_of(value)
 
 
 def _bind(binding: Binding, tree: Expr, ctes: Ctes, outer: Scope | None, by_domain: bool) -> Inner:

@@ -24,6 +24,7 @@ from viewkeep.engines.following import Followed, Following
 from viewkeep.engines.initial import shown
 from viewkeep.engines.report import check_tables, refreshed
 from viewkeep.engines.transactional.following import follow
+from viewkeep.engines.transactional.names import TableNames
 from viewkeep.engines.transactional.netting import waiting_rows
 from viewkeep.engines.transactional.refresh import Refresher
 from viewkeep.errors import (
@@ -248,6 +249,9 @@ class DuckDBEngine:
         raise Unsupported(
             "batches of streams are written on Spark alone", hint="INSERT or MERGE the rows, and refresh"
         )
+
+    def reading_names(self, tables: Sequence[Table]) -> TableNames:
+        return TableNames(self._database, "", tables)
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         try:

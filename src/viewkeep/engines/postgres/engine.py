@@ -25,6 +25,7 @@ from viewkeep.engines.postgres.tables import columns_of_temporary, find_table, f
 from viewkeep.engines.report import check_tables, refreshed
 from viewkeep.engines.transactional.following import follow as follow_tables
 from viewkeep.engines.transactional.merging import expanded
+from viewkeep.engines.transactional.names import TableNames
 from viewkeep.engines.transactional.netting import waiting_rows
 from viewkeep.engines.transactional.refresh import Refresher
 from viewkeep.errors import (
@@ -231,6 +232,9 @@ class PostgresEngine:
         raise Unsupported(
             "batches of streams are written on Spark alone", hint="INSERT or MERGE the rows, and refresh"
         )
+
+    def reading_names(self, tables: Sequence[Table]) -> TableNames:
+        return TableNames(self._database, "", tables)
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         with self._told():

@@ -74,6 +74,7 @@ class SparkEngine:
     locates = False
     maintains_eagerly = False
     logs_for_views = False
+    reading_names = None
 
     def __init__(self, session: Any) -> None:
         self._user = session

@@ -1,0 +1,80 @@
+"""A query of the user's own answers what a view of the same text holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import viewkeep
+
+TABLES = """
+    CREATE TABLE t (k INT, g STRING, d DECIMAL(10,2), e DECIMAL(5,2), n INT, PRIMARY KEY (k));
+    CREATE TABLE b (g STRING, x DOUBLE, n INT);
+    INSERT INTO t VALUES (1, 'a', 10.00, 3.00, 1), (2, 'a', 5.55, 2.00, 2), (3, 'b', NULL, 1.00, 3),
+                         (4, NULL, 7.25, 0.50, 4);
+    INSERT INTO b VALUES ('a', 1.5, 1), ('a', 1.5, 1), ('b', 2.0, 0)
+"""
+QUERIES = (
+    "SELECT k, d / e AS q FROM t",
+    "SELECT g, AVG(d) AS m FROM t GROUP BY g",
+    "SELECT g, SUM(d) / COUNT(*) AS m, PERCENTILE(n, 0.5) AS p FROM t GROUP BY g",
+    "SELECT g, COLLECT_SET(n) AS s FROM t GROUP BY g",
+    "SELECT d / e FROM t",
+    "SELECT AVG(x) AS a, COUNT(*) AS c FROM b",
+    "SELECT t.g, b.x / t.n AS z FROM t LEFT JOIN b ON t.g = b.g",
+    "SELECT UPPER(g) AS u, x FROM b",
+    "WITH c AS (SELECT g, AVG(d) AS m FROM t GROUP BY g) SELECT * FROM c",
+    "SELECT g, d / e AS q FROM t UNION ALL SELECT g, x / 2 FROM b",
+    "SELECT g, d / e AS q FROM t WHERE EXISTS (SELECT 1 FROM b WHERE b.g = t.g)",
+)
+
+
+@pytest.fixture(params=["duckdb", "postgres"])
+def vk(request: pytest.FixtureRequest) -> Iterator[viewkeep.Connection]:
+    if request.param == "postgres":
+        connection = request.getfixturevalue("postgres")
+        connection.sql(TABLES)
+        yield connection
+        return
+    with viewkeep.connect("duckdb:") as connection:
+        connection.sql(TABLES)
+        yield connection
+
+
+def bag(result: viewkeep.Result) -> Counter[Any]:
+    """Rows with the types of their values: 0.5 is not 0.50."""
+    return Counter(repr(row) for row in result.rows)
+
+
+def test_a_query_answers_what_its_view_holds(vk: viewkeep.Connection) -> None:
+    for number, query in enumerate(QUERIES):
+        vk.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+        assert bag(vk.sql(query)) == bag(vk.sql(f"SELECT * FROM v{number}")), query
+
+
+def test_order_and_limit_are_those_of_the_query(vk: viewkeep.Connection) -> None:
+    by_name = vk.sql("SELECT k, d / e AS q FROM t ORDER BY q DESC LIMIT 2")
+    assert by_name.columns == ("k", "q")
+    assert by_name.rows == ((4, Decimal("14.50000000")), (1, Decimal("3.33333333")))
+    by_number = vk.sql("SELECT k, d / e AS q FROM t ORDER BY 1 LIMIT 2 OFFSET 1")
+    assert [row[0] for row in by_number.rows] == [2, 3]
+    # a null comes first, as on Spark
+    as_written = vk.sql("SELECT t.g, AVG(t.d) AS m FROM t GROUP BY t.g ORDER BY t.g")
+    assert [row[0] for row in as_written.rows] == [None, "a", "b"]
+
+
+def test_what_orders_need_not_be_selected(vk: viewkeep.Connection) -> None:
+    assert vk.sql("SELECT k FROM t WHERE d IS NOT NULL ORDER BY d / e").rows == ((2,), (1,), (4,))
+
+
+def test_views_are_read_like_tables(vk: viewkeep.Connection) -> None:
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT g, d FROM t WHERE k < 3")
+    assert vk.sql("SELECT AVG(d) AS m FROM v").rows == ((Decimal("7.775000"),),)
+
+
+def test_a_query_that_no_view_can_be_is_the_engines(vk: viewkeep.Connection) -> None:
+    assert vk.sql("SELECT 1 / 2 AS half").rows[0][0] in (0.5, Decimal("0.5"))
