@@ -60,13 +60,14 @@ def place_caches(
                 reasons.append("output of a LIMIT inside the view")
         if not isinstance(node, Aggregate):
             continue
-        if node.view and node is not root and not _changes(_above(root, node), updatable):
-            reasons.append(f"not stored: {node.view}, which no change of {', '.join(updatable or ())} needs")
-            continue
-        if strategy == "tuple" and node is not root and not node.view and not _changes(node, updatable):
-            # nothing has to be known of its groups as they were: they are joined again, as in the paper
-            reasons.append(f"not stored: an aggregate that no change of {', '.join(updatable or ())} reaches")
-            continue
+        if updatable is not None and node is not root:
+            if node.view and not _changes(_above(root, node), updatable):
+                reasons.append(f"not stored: {node.view}, which no change of {', '.join(updatable)} needs")
+                continue
+            if strategy == "tuple" and not node.view and not _changes(node, updatable):
+                # nothing has to be known of its groups as they were: they are joined again, as in the paper
+                reasons.append(f"not stored: an aggregate that no change of {', '.join(updatable)} reaches")
+                continue
         if node.view:  # its own input is joined again from the views below
             reasons.append(f"view tree: {node.view}")
         elif strategy == "id" and any(isinstance(n, Join) for n in _until_aggregate(node.input)):
@@ -84,9 +85,9 @@ def place_caches(
     return Placement(root, tuple(targets), tuple(reasons))
 
 
-def _changes(node: Node, updatable: Collection[str] | None) -> bool:
+def _changes(node: Node, updatable: Collection[str]) -> bool:
     """Whether a table below is among those that are declared to change."""
-    return updatable is None or any(isinstance(n, Scan) and n.table in updatable for n in walk(node))
+    return any(isinstance(n, Scan) and n.table in updatable for n in walk(node))
 
 
 def _above(root: Node, below: Node) -> Node:
