@@ -94,7 +94,7 @@ def test_bench_passes_its_options_on(viewkeep: Run, monkeypatch: pytest.MonkeyPa
     assert name == "devices"
     assert options == {
         "engine": "duckdb", "scale": 0.1, "views": None, "methods": None, "diffs": None,
-        "repeat": 5, "waiting": 0, "json": False, "at": None, "data": None,
+        "repeat": 5, "waiting": 0, "sweep": False, "json": False, "at": None, "data": None,
     }  # fmt: skip
     viewkeep(
         "bench", "devices", "--view", "spj", "--method", "id", "--method", "tuple", "--diff", "10", "--json"
