@@ -467,3 +467,26 @@ def test_rows_that_are_looked_up_together_are_near_each_other() -> None:
         vk.sql("UPDATE parts SET price = price + 1 WHERE pid % 40 = 3")
         vk.refresh("cost")
         assert sorted(vk.sql("SELECT * FROM cost").rows) == sorted(vk.sql(query).rows)
+
+
+def test_views_that_wait_for_the_same_changes_share_what_combining_them_takes() -> None:
+    """With all of it on its own account, each of many views was recomputed, since no other had paid for it."""
+    vk = shop()
+    vk.sql("CREATE MATERIALIZED VIEW a AS SELECT category, COUNT(*) AS n FROM devices GROUP BY category")
+    vk.sql("UPDATE devices SET category = 'watch' WHERE did = 1")
+
+    def share(name: str) -> float:
+        engine: Any = vk.engine
+        log = engine._store.log()
+        view = next(v for v in engine.views() if v.name == name)
+        waiting = engine._refresher.nets.waiting(view, log, log.watermark(name))
+        return float(waiting.seconds)
+
+    alone = share("a")
+    vk.sql("CREATE MATERIALIZED VIEW b AS SELECT did FROM devices WHERE category = 'phone'")
+    vk.sql("UPDATE devices SET category = 'phone' WHERE did = 3")
+    assert share("b") == pytest.approx(alone)  # a waits for more than b does
+    vk.refresh()
+    vk.sql("UPDATE devices SET category = 'watch' WHERE did = 2")
+    assert share("a") == pytest.approx(alone / 2)
+    assert share("b") == pytest.approx(alone / 2)
