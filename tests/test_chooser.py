@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Kept, Past, choose
+from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Kept, Lean, Past, choose
 from viewkeep.engines.spark.keeper import found_by_values
 from viewkeep.script.cost import rows_read
 
@@ -139,6 +139,55 @@ def test_a_bare_view_gets_its_caches_back_when_they_are_soon_paid_for() -> None:
     past = [*CACHED.past, Past("id", 100, 0.31), Past("full", 100, 0.3)]
     choice = choose("auto", replace(bare, past=past))
     assert (choice.full, choice.caches) == (True, False)
+
+
+# the same view can be kept by tuple-based diffs alone, which read a tenth of what the query does
+LEAN = replace(CACHED, lean=Lean(reads=100_000, scans=100_000, overhead=0.02))
+
+
+def forms(facts: Facts) -> tuple[bool, bool]:
+    """Whether it is recomputed, and whether it has its caches then."""
+    choice = choose("auto", facts)
+    return choice.full, choice.caches
+
+
+def test_caches_are_dropped_for_a_script_that_needs_none_where_it_promises_enough() -> None:
+    assert forms(LEAN) == (False, True)  # nothing speaks against the caches yet
+    slow = replace(LEAN, past=[*LEAN.past, *twice(0.29)])
+    assert forms(slow) == (False, True)  # it should take three times as long as by its rows: so may the other
+    assert forms(replace(slow, lean=Lean(reads=0, scans=0, overhead=0.01))) == (False, False)
+    assert "without its caches" in choose("auto", replace(slow, lean=Lean(0, 0, 0.01))).reason
+
+
+def test_what_the_script_without_caches_took_counts_once_it_ran() -> None:
+    bare = replace(LEAN, kept=replace(LEAN.kept, is_bare=True))
+    ran = [*LEAN.past, *twice(0.29), *[Past("tuple", 100, 0.1)] * 2]
+    assert forms(replace(bare, past=ran)) == (False, False)
+    assert not choose("auto", replace(bare, past=ran)).reason  # there is nothing to drop any more
+    slower = [*LEAN.past, *twice(0.29), *[Past("tuple", 100, 0.9)] * 2, Past("full", 100, 0.3)]
+    assert forms(replace(bare, past=slower)) == (True, False)
+    assert forms(replace(bare, past=[*LEAN.past, *twice(0.01), *[Past("tuple", 100, 0.9)] * 2])) == (
+        True,
+        True,
+    )
+
+
+def test_what_the_script_without_caches_took_is_not_held_against_the_one_with_them() -> None:
+    past = [*LEAN.past, *twice(0.1), *[Past("tuple", 100, 5.0)] * 2]
+    assert forms(replace(LEAN, past=past)) == (False, True)
+
+
+def test_groups_tell_of_the_script_that_a_view_has_now() -> None:
+    bare = replace(LEAN, kept=replace(LEAN.kept, is_bare=True))
+    past = [*LEAN.past, *twice(0.29), *[Past("groups", 100, 0.05)] * 2]
+    assert forms(replace(bare, past=past)) == (False, False)
+
+
+def test_of_tables_that_are_not_large_a_bare_view_is_not_recomputed_to_save_nothing() -> None:
+    bare = replace(LEAN, kept=replace(LEAN.kept, is_bare=True), table_rows=LARGE_TABLES - 1)
+    past = [*LEAN.past, *twice(0.5), Past("full", 100, 0.1), *[Past("tuple", 100, 0.2)] * 2]
+    assert forms(replace(bare, past=past)) == (False, False)
+    assert forms(replace(bare, past=past, table_rows=LARGE_TABLES)) == (True, False)
 
 
 @pytest.mark.parametrize("policy", ["auto", "incremental"])

@@ -172,6 +172,44 @@ def test_a_view_loses_its_caches_and_gets_them_back() -> None:
 
 
 @pytest.mark.usefixtures("anything_goes")
+def test_a_view_is_kept_by_tuple_based_diffs_without_its_caches_while_that_is_cheaper(
+    vk: viewkeep.Connection,
+) -> None:
+    vk.sql(f"CREATE MATERIALIZED VIEW v AS {COST}")
+    assert len(stored(vk)) > 1
+    for _ in range(3):
+        remember(vk, "full", 5.0, len(stored(vk)))
+        remember(vk, "full", 5.0, 1)
+        remember(vk, "id", 4.0, 1)
+        remember(vk, "tuple", 0.1, 1)
+    vk.sql("UPDATE parts SET price = price + 1 WHERE pid IN (1, 2)")
+    (done,) = vk.refresh("v")
+    assert done.strategy == "tuple"
+    assert done.reason == (
+        "parts: 2 updated; propagated as tuple-based diffs, without its caches, since with them it should take "
+        "about 4.0 s"
+    )
+    assert stored(vk) == ["rows"]
+    assert vk.verify("v")
+    vk.sql("DELETE FROM links WHERE did = 1 AND pid = 1")
+    vk.sql("INSERT INTO parts VALUES (99, 5.00, NULL)")
+    (done,) = vk.refresh("v")
+    assert (done.strategy, done.reason.count("without its caches")) == ("tuple", 0)
+    assert vk.verify("v")
+    assert not vk.status()[0].problem
+    vk.engine._store.con.execute("DELETE FROM viewkeep.history WHERE strategy = 'tuple'")
+    for _ in range(3):
+        remember(vk, "id", 0.01, 1)
+        remember(vk, "tuple", 4.9, 1)
+    vk.sql("UPDATE parts SET price = price + 1 WHERE pid = 2")
+    assert vk.refresh("v")[0].strategy == "full"
+    assert len(stored(vk)) > 1
+    vk.sql("UPDATE parts SET price = price + 1 WHERE pid = 2")
+    assert vk.refresh("v")[0].strategy == "id"
+    assert vk.verify("v")
+
+
+@pytest.mark.usefixtures("anything_goes")
 def test_a_large_change_that_the_view_does_not_see_is_no_reason_to_recompute() -> None:
     vk = grouped()
     vk.sql("CREATE MATERIALIZED VIEW n AS SELECT k, g FROM r")

@@ -8,15 +8,16 @@
 An estimate is what the same work cost before, scaled to this change; before there is any, it is what
 recomputing cost, scaled by the rows that the script reads and changes against those that the query reads.
 
-Caches serve scripts only. A view whose changes are usually cheaper to recompute is kept without them, and
-gets them back when they would soon be paid for.
+Caches serve scripts only. A view whose changes are usually cheaper to recompute, or to propagate by
+tuple-based diffs, which need no rows below an aggregate, is kept without them, and gets them back when they
+would soon be paid for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from viewkeep.algebra.nodes import Aggregate, Limit, Node, Window, walk
@@ -44,6 +45,8 @@ ABOUT = 0.3
 RECENT = 3
 # Caches are made again where scripts save what that takes in so many refreshes.
 PAID_BACK = 10
+# A script for which caches would be dropped must promise more than estimates err by, before it ran once.
+UNTRIED = 1.5
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,16 @@ ALONE = Kept()
 
 
 @dataclass(frozen=True)
+class Lean:
+    """The script by tuple-based diffs of a view that keeps nothing but its own rows: the rows that it reads,
+    those that it scans where it looks none up, and the seconds that its statements take at least."""
+
+    reads: int
+    scans: int
+    overhead: float
+
+
+@dataclass(frozen=True)
 class Facts:
     """What is known before a refresh. `table_rows`: of all base tables of the view. `query_reads` and
     `script_reads`: the rows that recomputing and the delta script scan. `overhead`: seconds that a script's
@@ -89,11 +102,13 @@ class Facts:
     looked_up: int = 0
     netting: float = 0.0
     uncounted: bool = False
+    lean: Lean | None = None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Whether to recompute, the reason to tell, and whether recomputing fills the caches too."""
+    """Whether to recompute, the reason to tell, and whether the view has caches afterwards. Without them, and
+    not recomputed, it is maintained by its lean script."""
 
     full: bool
     reason: str = ""
@@ -116,26 +131,64 @@ def choose(policy: str, facts: Facts) -> Choice:
     if bare is None:
         bare = facts.kept.longest * CREATING if facts.kept.longest is not None else filling
     bare = min(filling, bare)
-    usually = _maintaining(_usual(facts), filling, facts)
+    usual = _usual(facts)
+    usually = _maintaining(usual, filling, _by_script(facts))
+    without = min(bare, _leaning(usual, filling, facts))
     if facts.kept.is_bare:
-        worth_caches = (usually + (filling - bare) / PAID_BACK) * MARGIN <= bare
+        worth_caches = (usually + (filling - bare) / PAID_BACK) * MARGIN <= without
     else:
-        worth_caches = usually <= bare * MARGIN
-    maintaining = _maintaining(facts.changes, filling, facts) + facts.netting
+        worth_caches = usually <= without * MARGIN
+    maintaining = _maintaining(facts.changes, filling, _by_script(facts)) + facts.netting
+    leaning = _leaning(facts.changes, filling, facts) + facts.netting
     recomputing = filling if worth_caches else bare
-    saving = maintaining - recomputing
-    too_little = facts.table_rows < LARGE_TABLES and saving < WORTH_SAVING
-    if not facts.kept.is_bare and (maintaining <= recomputing * MARGIN or too_little):
+
+    def is_chosen(script: float) -> bool:
+        too_little = facts.table_rows < LARGE_TABLES and script - recomputing < WORTH_SAVING
+        return script <= recomputing * MARGIN or (too_little and script < math.inf)
+
+    if not worth_caches and is_chosen(leaning) and (facts.kept.is_bare or leaning < maintaining):
+        dropped = f"without its caches, since with them it should take about {_told(maintaining)}"
+        return Choice(False, "" if facts.kept.is_bare else dropped, caches=False)
+    if not facts.kept.is_bare and is_chosen(maintaining):
         return Choice(False)
     if facts.kept.is_bare and worth_caches:
         return Choice(True, f"with its caches changes should take about {_told(usually)}")
     return Choice(
         True,
         f"{'at least ' if facts.uncounted else ''}{facts.changes:,} changes would take about "
-        f"{_told(maintaining)} to propagate, recomputing "
+        f"{_told(min(maintaining, leaning))} to propagate, recomputing "
         f"about {_told(recomputing)}",
         caches=worth_caches,
     )
+
+
+def _by_script(facts: Facts) -> Facts:
+    """What is known of the view's own script. Where there is a lean one, `tuple` is what that did."""
+    if facts.lean is None:
+        return facts
+    return replace(facts, past=[p for p in facts.past if p.strategy != "tuple"])
+
+
+def _by_lean(facts: Facts, lean: Lean) -> Facts:
+    """The same of the lean script. Groups that were computed anew tell of the script that a view has now."""
+    did = ("full", "tuple", "groups") if facts.kept.is_bare else ("full", "tuple")
+    past = [p for p in facts.past if p.strategy in did]
+    return replace(facts, past=past, script_reads=lean.reads, script_scans=lean.scans, overhead=lean.overhead)
+
+
+def _leaning(changes: int, filling: float, facts: Facts) -> float:
+    """What the lean script should take. Before it ran, as much longer than by its rows as the view's own
+    script took longer: what both are wrong about is mostly the same."""
+    if facts.lean is None:
+        return math.inf
+    known = _by_lean(facts, facts.lean)
+    seconds = _maintaining(changes, filling, known)
+    if any(p.strategy != "full" for p in known.past):
+        return seconds
+    own = _by_script(facts)
+    untried = replace(own, past=[p for p in own.past if p.strategy == "full"])
+    took = _maintaining(changes, filling, own) / _maintaining(changes, filling, untried)
+    return seconds * max(took, 1.0) * UNTRIED
 
 
 def _recomputing(facts: Facts, *, bare: bool) -> float | None:

@@ -88,9 +88,9 @@ class Replay:
     def _create(self, number: int) -> None:
         try:
             for copy, strategy in self.copies.items():
+                options = f"WITH (strategy = '{strategy}') " if strategy != "auto" else ""
                 self.vk.sql(
-                    f"CREATE MATERIALIZED VIEW v{number}_{copy} WITH (strategy = '{strategy}') "
-                    f"AS {self.case.created(number, copy)}"
+                    f"CREATE MATERIALIZED VIEW v{number}_{copy} {options}AS {self.case.created(number, copy)}"
                 )
         except EngineError as problem:
             if not _is_overflow(problem):

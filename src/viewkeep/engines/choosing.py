@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from viewkeep.catalog.models import View
-from viewkeep.chooser import ALONE, SMALL_TABLES, Choice, Facts, Kept, Past, choose
+from viewkeep.chooser import ALONE, SMALL_TABLES, Choice, Facts, Kept, Lean, Past, choose
 from viewkeep.engines.report import Counts, total
 from viewkeep.passes.compiler import Compiled
 from viewkeep.script.accesses import estimated
@@ -26,14 +26,30 @@ def weigh(
     kept: Kept = ALONE,
     netting: float = 0.0,
     uncounted: bool = False,
+    lean: Callable[[], tuple[Script, float] | None] = lambda: None,
 ) -> Choice:
     """The choice for one refresh. Nothing is estimated, and the past is not asked for, where the policy or
-    the size of the tables settles it."""
+    the size of the tables settles it. `lean`: the script that needs no caches, if there is one, and the
+    seconds that its statements take at least."""
     rows = sum(sizes.tables.values())
     known = partial(Facts, total(counts), rows, kept=kept, netting=netting, uncounted=uncounted)
     if view.policy != "auto" or rows < SMALL_TABLES:
         return choose(view.policy, known(0, 0, 0, ()))
-    reads = rows_of_plan(compiled.plan, sizes), estimated(script, sizes, total(counts))
-    scans = rows_read(script, replace(sizes, is_looked_up=lambda leaf, column: False))
-    facts = known(*reads, overhead, past(), script_scans=scans, looked_up=sizes.looked_up)
+    reads, scans = _reads(script, counts, sizes)
+    other = lean()
+    facts = known(
+        rows_of_plan(compiled.plan, sizes),
+        reads,
+        overhead,
+        past(),
+        script_scans=scans,
+        looked_up=sizes.looked_up,
+        lean=Lean(*_reads(other[0], counts, sizes), other[1]) if other is not None else None,
+    )
     return choose(view.policy, facts)
+
+
+def _reads(script: Script, counts: Counts, sizes: Sizes) -> tuple[int, int]:
+    """The rows that a script reads, and those that it scans where it looks none up."""
+    scans = rows_read(script, replace(sizes, is_looked_up=lambda leaf, column: False))
+    return estimated(script, sizes, total(counts)), scans

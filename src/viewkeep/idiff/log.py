@@ -62,7 +62,7 @@ class Layout:
         """Whether all these diffs can be entries; readers look for those of known shapes only."""
         known = {shape.ids: shape for shape in self.shapes}
         for diff in diffs:
-            shape = known.get(diff.ids)
+            shape = known.get(_in_order(diff.ids))
             if diff.kind == "insert":
                 continue
             if shape is None or (diff.kind == "delete" and not shape.removes):
@@ -74,13 +74,13 @@ class Layout:
 
 def layout(node: Node, diffs: Iterable[Diff]) -> Layout:
     """The layout of a target that such diffs are stored for. Rows can always be removed by all their IDs."""
-    sets: dict[tuple[str, ...], set[str]] = {node.ids: set()}
-    removes = {node.ids}
+    sets: dict[tuple[str, ...], set[str]] = {_in_order(node.ids): set()}
+    removes = {_in_order(node.ids)}
     for diff in diffs:
         if diff.kind != "insert":
-            sets.setdefault(diff.ids, set()).update(diff.changed)
+            sets.setdefault(_in_order(diff.ids), set()).update(diff.changed)
         if diff.kind == "delete":
-            removes.add(diff.ids)
+            removes.add(_in_order(diff.ids))
     shapes = (Shape(ids, tuple(sorted(changed)), ids in removes) for ids, changed in sorted(sets.items()))
     return Layout(node.columns, node.ids, tuple(shapes))
 
@@ -137,9 +137,15 @@ def _own(layout: Layout, known: set[str] | None = None) -> list[Expr]:
     ]
 
 
+def _in_order(ids: Sequence[str]) -> tuple[str, ...]:
+    """The IDs of an entry in the one order that they are known by: what is named by did and pid is named by
+    pid and did, and whoever reads looks for it once."""
+    return tuple(sorted(ids))
+
+
 def _name_of(ids: Sequence[str]) -> Expr:
     """IDs as entries have them: as JSON, since a column's name may have a comma in it."""
-    return exp.Literal.string(json.dumps(ids))
+    return exp.Literal.string(json.dumps(_in_order(ids)))
 
 
 # --- what is read ---

@@ -70,6 +70,9 @@ class Compiled:
     """Why it has none, where one was wanted."""
     updatable: tuple[str, ...] | None = None
     """The tables that are declared to change: scripts are for their changes alone. None: all."""
+    lean: Compiled | None = None
+    """The same view by tuple-based diffs, where these need nothing stored but the view's own rows while
+    ID-based ones need caches."""
     _lookups: dict[str, tuple[str, ...]] | None = None
     _layouts: dict[str, Layout] | None = None
     _scripts: dict[frozenset[tuple[str, frozenset[str]]], tuple[Script, tuple[tuple[Node, Diff], ...]]] = (
@@ -219,7 +222,7 @@ def compile_view(
         plan = made
         steps.append((name, plan))
     placement = place_caches(plan, tables, strategy, updatable)
-    return Compiled(
+    compiled = Compiled(
         bound.names,
         plan,
         placement,
@@ -236,6 +239,11 @@ def compile_view(
         factored[0].reason if factored else "",
         updatable,
     )
+    if strategy == "id" and updatable is None and len(placement.targets) > 1:
+        alone = place_caches(plan, tables, "tuple")
+        if len(alone.targets) == 1:
+            compiled.lean = replace(compiled, placement=alone, strategy="tuple", _scripts={})
+    return compiled
 
 
 def _wants_tree(bound: Bound, options: Mapping[str, str]) -> bool:

@@ -27,7 +27,7 @@ from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, CorruptCatalog
 
 DATABASE = "viewkeep"
 ROWS = "rows"  # the target that is the view itself
-FORMAT = 2
+FORMAT = 3  # 3: the IDs of entries are named in alphabetical order
 FOLDED = json.dumps({"viewkeep": FORMAT, "folded": True})  # what the commit of a folded cache says
 VIEW_PROPERTY, SHOWN_PROPERTY = "viewkeep.view", "viewkeep.shown"
 ID_PROPERTY = "viewkeep.id"

@@ -61,6 +61,8 @@ _OWN = {
     "spark.sql.parquet.pushdown.inFilterThreshold": str(MOST_VALUES),
 }
 
+# so many tables are looked at side by side
+SIDE_BY_SIDE = 4
 # so many views are refreshed side by side: what takes time is planning, in which most of Spark is idle
 KEEPERS = 4
 
@@ -380,7 +382,22 @@ class SparkEngine:
 
     def refresh(self, view: View, compiled: Compiled, full: bool, progress: Progress) -> Refresh:
         with self._lock:
-            return self._refresh(view, compiled, full, Together({}), progress)
+            tables = self._looked_at([table.name for table in view.tables])
+            return self._refresh(view, compiled, full, Together({}, tables), progress)
+
+    def _looked_at(self, names: Sequence[str]) -> dict[str, tuple[Table | None, str]]:
+        """Base tables with their identities, side by side: of each Spark's catalog is asked several things,
+        one after the other."""
+
+        def look(name: str) -> tuple[Table | None, str] | None:
+            try:
+                return self._tables.find_with_identity(name)
+            except ViewkeepError:
+                return None  # which the views that read it will tell
+
+        with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
+            found = dict(zip(names, pool.map(look, names), strict=True))
+        return {name: table for name, table in found.items() if table is not None}
 
     def _refresh(
         self, view: View, compiled: Compiled, full: bool, together: Together, progress: Progress
@@ -403,10 +420,7 @@ class SparkEngine:
             return [self.refresh(*views[0], full, progress)]
         with self._lock:
             read = dict.fromkeys(table.name for view, _ in views for table in view.tables)
-            tables = {}
-            for name in read:
-                with suppress(ViewkeepError):  # which the views that read it will tell
-                    tables[name] = self._tables.find_with_identity(name)
+            tables = self._looked_at(list(read))
             there = [name for name, (found, _) in tables.items() if found is not None]
             upto = {name: self._tables.newest(name) for name in there}
             together = Together(upto, tables)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from sqlglot import exp
 
@@ -87,37 +89,62 @@ class Feeds:
 
     def read(self) -> Changes:
         """Reads each feed past the watermark into net changes."""
+        alone = [table for table in self._view.tables if table.name not in self._together.upto]
+        feeds = self._feeds(alone)
         for table in self._view.tables:
             after = self._state.watermark[table.name]
             upto = self._together.upto.get(table.name)
-            if upto is not None and upto <= after:
+            if (upto is not None and upto <= after) or (upto is None and table.name not in feeds):
                 continue
             name = temporary(f"net_{table.name}")
-            try:
-                with self._together.reading[table.name] if upto is not None else nullcontext():
-                    rows = self._net(table, name, after, upto)
-            except PySparkException as problem:
-                raise BaseTableChanged(
-                    f"the change feed of {table.name} past version {after} cannot be read: "
-                    f"{first_line(problem)}",
-                    hint=f"REFRESH MATERIALIZED VIEW {self._view.name} FULL starts from the table as it is",
-                ) from problem
+            reading = self._together.reading[table.name] if upto is not None else nullcontext()
+            with self._told_of(table), reading:
+                rows = self._net(table, name, after, upto, feeds.get(table.name))
             if rows:
                 found = kinds_present(self._summary(table, name))
                 self._changes.present[table.name], self._changes.counts[table.name] = found
         return self._changes
 
-    def _net(self, table: Table, name: str, after: int, upto: int | None) -> int:
-        """The net changes of one table, registered; views refreshed together read a feed once."""
+    @contextmanager
+    def _told_of(self, table: Table) -> Iterator[None]:
+        """Spark's problems with a table's feed, as a user should hear of them."""
+        try:
+            yield
+        except PySparkException as problem:
+            raise BaseTableChanged(
+                f"the change feed of {table.name} past version {self._state.watermark[table.name]} cannot be "
+                f"read: {first_line(problem)}",
+                hint=f"REFRESH MATERIALIZED VIEW {self._view.name} FULL starts from the table as it is",
+            ) from problem
+
+    def _feeds(self, tables: Sequence[Table]) -> dict[str, Any]:
+        """The feeds that have something to read. They are looked at side by side: to find out that there is
+        nothing takes Spark a plan for each."""
+
+        def look(table: Table) -> Any:
+            with self._told_of(table):
+                feed = read_feed(self._session, table.name, self._state.watermark[table.name])
+                return None if is_empty(feed) else feed
+
+        if len(tables) < 2:
+            found = [look(table) for table in tables]
+        else:
+            with ThreadPoolExecutor(max_workers=len(tables)) as pool:
+                found = list(pool.map(inheritable_thread_target(self._session)(look), tables))
+        return {t.name: feed for t, feed in zip(tables, found, strict=True) if feed is not None}
+
+    def _net(self, table: Table, name: str, after: int, upto: int | None, feed: Any) -> int:
+        """The net changes of one table, registered; views refreshed together read a feed once. `feed`: for a
+        view that is refreshed alone."""
         shared = self._together.nets.get((table.name, after))
         if shared is not None:
             self._relations.register(name, shared)
             return int(shared.num_rows)
         self._progress(f"reading changes of {table.name}")
-        feed = read_feed(self._session, table.name, after)
-        if is_empty(feed):
-            return 0
         if upto is not None:
+            feed = read_feed(self._session, table.name, after)
+            if is_empty(feed):
+                return 0
             feed = feed.where(f"_commit_version <= {upto:d}")
         feed.createOrReplaceTempView(temporary("feed"))
         if not table.key:

@@ -21,7 +21,7 @@ from viewkeep.engines.initial import fill_queries, fill_view
 from viewkeep.engines.report import Counts, refreshed, total, verification
 from viewkeep.engines.transactional.database import Database, Log, Notes
 from viewkeep.engines.transactional.names import AsOf, TableNames, bare
-from viewkeep.engines.transactional.netting import Nets, Waiting
+from viewkeep.engines.transactional.netting import Nets, Present, Waiting
 from viewkeep.idiff.changes import KIND
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Verification
@@ -67,6 +67,14 @@ class _Ready:
 
 
 @dataclass(frozen=True)
+class _Ways:
+    """The scripts for one kind of batch: with the view's caches, and without, where that can be."""
+
+    ready: _Ready
+    lean: Callable[[], _Ready | None]
+
+
+@dataclass(frozen=True)
 class _Rows:
     """How many rows a relation had when it was counted, and how many changed since."""
 
@@ -106,8 +114,8 @@ class Refresher:
         self._distinct: dict[tuple[str, str], int] = {}
         self._indexed: set[tuple[str, str]] = set()
         self._rows: dict[str, _Rows] = {}
-        self._usual: dict[str, _Ready] = {}
-        """The script that a view ran, or would have run, last."""
+        self._usual: dict[str, _Ways] = {}
+        """The scripts that a view ran, or would have run, last."""
 
     def names(self, view: View) -> TableNames:
         """Where the leaves of the view's plan are."""
@@ -143,26 +151,34 @@ class Refresher:
         planned = time.perf_counter()
         sizes = self._sizes(view, compiled, log.is_bare(view))
         few = total(counts) <= self._database.looked_up
-        ready = self._prepare(view, compiled.script(present), names, sizes if few else None)
-        self._usual[view.name] = ready
-        choice = self._choose(view, compiled, ready, counts, sizes, log)
+        ways = self._usual[view.name] = self._ways(view, compiled, present, names, sizes if few else None)
+        choice = self._choose(view, compiled, ways, counts, sizes, log)
         phases = {"net": planned - started, "plan": time.perf_counter() - planned}
         if choice.full:
             return self._recomputed(view, compiled, choice, counts, log, started, progress, phases)
+        ready, strategy = ways.ready, compiled.strategy
+        if not choice.caches:
+            found = ways.lean()
+            assert found is not None  # it was chosen
+            ready, strategy = found, "tuple"
+            if not log.is_bare(view):
+                self._drop_caches(view, compiled)
         unindexed = time.perf_counter()
         indexed = self._index_tables(view, ready, counts, sizes, progress)
         started += time.perf_counter() - unindexed  # done once, for all refreshes to come
         with self._database.planning():
             ran = self._run(view, ready, names)
-        strategy = "groups" if ran.recomputed else compiled.strategy
+        strategy = "groups" if ran.recomputed else strategy
         more = {
             "counted": ran.rows_changed,
             "diff_rows": ran.diff_rows,
             "statements": ran.statements,
         }
-        if len(compiled.placement.targets) > 1:
+        if len(compiled.placement.targets) > 1 and choice.caches:
             more |= {"cache_rows": ran.cache_rows, "cache_inserts": ran.cache_inserts}
         done = refreshed(view, strategy, counts, started, phases={**phases, **ran.phases}, **more)
+        if not choice.caches and choice.reason:
+            done = replace(done, reason=f"{done.reason}, {choice.reason}")
         if indexed:
             done = replace(done, reason=f"{done.reason}; indexed first: {', '.join(indexed)}")
         self._record(view, done, log)
@@ -172,16 +188,21 @@ class Refresher:
         self,
         view: View,
         compiled: Compiled,
-        ready: _Ready,
+        ways: _Ways,
         counts: Counts,
         sizes: Sizes,
         log: Log,
         **more: Any,
     ) -> Choice:
-        overhead = STATEMENT * (len(ready.steps) + len(ready.changes))
         past = partial(self._notes.past, view.name)
         kept = Kept(len(compiled.placement.targets), log.is_bare(view), log.longest(view))
-        return weigh(view, compiled, ready.script, counts, sizes, overhead, past, kept, **more)
+
+        def lean() -> tuple[Script, float] | None:
+            found = ways.lean()
+            return (found.script, _overhead(found)) if found is not None else None
+
+        script, overhead = ways.ready.script, _overhead(ways.ready)
+        return weigh(view, compiled, script, counts, sizes, overhead, past, kept, lean=lean, **more)
 
     def _may_be_full(self, view: View) -> bool:
         """Whether recomputing may be chosen before the log is combined. Not before it is known what the
@@ -196,12 +217,10 @@ class Refresher:
         not counted, and not enough to recompute: the view need not read the columns that changed."""
         if view.policy == "full":
             return ALWAYS
-        ready = self._usual[view.name]
+        ways = self._usual[view.name]
         sizes = self._sizes(view, compiled, log.is_bare(view))
         counts = {"": {"insert": waiting.moved}}
-        return self._choose(
-            view, compiled, ready, counts, sizes, log, netting=waiting.seconds, uncounted=True
-        )
+        return self._choose(view, compiled, ways, counts, sizes, log, netting=waiting.seconds, uncounted=True)
 
     def _counts(self, waiting: Waiting) -> Counts:
         """About how many rows changed where nobody has combined the log."""
@@ -247,22 +266,32 @@ class Refresher:
         rows, longest = 0, 0.0
         filled = list(fill_queries(compiled, names) if caches else fill_view(compiled, names))
         # for small tables nobody asks what scripts look up: to make the script takes longer than all else
-        large = caches and self._reads_large_tables(view)
+        form = compiled if caches else compiled.lean
+        large = form is not None and self._reads_large_tables(view)
         for target, query in filled:
             progress(f"computing {target.role} {target.name} of {view.name}")
             started = time.perf_counter()
-            by = self._stored_by(compiled, target) if large else []
+            by = self._stored_by(form, target) if form is not None and large else []
             rows = self._database.fill(places.target(view.name, target.name), query, by)
             longest = max(longest, time.perf_counter() - started)
             self._rows[_target(view, target.name)] = _Rows(rows)
-            for key in self._keys(compiled, target.name) if rows >= self._indexed_from and caches else ():
+            for key in (
+                self._keys(form, target.name) if form is not None and rows >= self._indexed_from else ()
+            ):
                 self._database.run(self._database.sql(places.index_on(view.name, target.name, *key)))
-        others = [target for target in compiled.placement.targets if target.role != "view"]
-        for target in others if not caches and not was_bare else ():
-            self._database.run(self._database.sql(places.drop_target(view.name, target.name)))
-        if others and (caches or not was_bare):
-            self._notes.note_filled(view.name, longest if caches else None)
+        if not caches and not was_bare:
+            self._drop_caches(view, compiled)
+        elif caches and len(compiled.placement.targets) > 1:
+            self._notes.note_filled(view.name, longest)
         return rows, len(filled)
+
+    def _drop_caches(self, view: View, compiled: Compiled) -> None:
+        """The view is bare from now on, if it ever had a cache."""
+        others = [target for target in compiled.placement.targets if target.role != "view"]
+        for target in others:
+            self._database.run(self._database.sql(self._database.places.drop_target(view.name, target.name)))
+        if others:
+            self._notes.note_filled(view.name, None)
 
     def _reads_large_tables(self, view: View) -> bool:
         places = [self._database.places.base(table.name) for table in view.tables]
@@ -287,6 +316,19 @@ class Refresher:
         return ((column,) for column in compiled.lookups()[target])
 
     # --- what to run ---
+
+    def _ways(
+        self, view: View, compiled: Compiled, present: Present, names: TableNames, looking: Sizes | None
+    ) -> _Ways:
+        """The scripts for a batch. The one that needs no caches is made when it is first asked for."""
+        lean = compiled.lean
+
+        def of_lean() -> _Ready | None:
+            if lean is None or view.is_eager:
+                return None
+            return self._prepare(view, lean.script(present), names, looking)
+
+        return _Ways(self._prepare(view, compiled.script(present), names, looking), of_lean)
 
     def _prepare(self, view: View, script: Script, names: TableNames, looking: Sizes | None) -> _Ready:
         """The statements of a script. `looking`: the relations, where rows of them are looked up."""
@@ -483,6 +525,11 @@ class Refresher:
         """Which kinds of change a change relation holds."""
         query = exp.select(bare(KIND)).distinct().from_(changes)
         return {kind for (kind,) in self._database.rows(self._database.sql(query))}
+
+
+def _overhead(ready: _Ready) -> float:
+    """The seconds that a script's statements take at least."""
+    return STATEMENT * (len(ready.steps) + len(ready.changes))
 
 
 def _target(view: View, name: str) -> str:
