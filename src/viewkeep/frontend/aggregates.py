@@ -154,7 +154,7 @@ class Aggregates:
             if not typed.type.is_integer:
                 raise self._fail(TypeMismatch, node, f"{typed.type} has no bits to combine", "use CAST")
             return self._anew(type(node)(this=column(given.name)), given.type, node.key)
-        if node.meta.get(OR_ZERO):
+        if node.meta_get(OR_ZERO):
             return column(self._sum(given).name)
         values, total = self._values(given), self._sum(given)
         if isinstance(node, exp.Avg):

@@ -71,7 +71,7 @@ def _forget_places(plan: Node) -> None:
         for expression in expressions_of(node):
             for part in expression.walk():
                 if part.meta_get("start") is not None and not part.meta_get("made"):
-                    part.meta.clear()
+                    part._meta = None  # even an empty one would be copied each time
 
 
 def expressions_of(part: object) -> Iterator[Expr]:

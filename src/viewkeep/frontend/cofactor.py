@@ -170,7 +170,7 @@ def known_rows(tree: exp.Select, scope: Scope) -> Expr | None:
 
 
 def _is_alone(tree: exp.Select) -> bool:
-    if any(call.meta.get(_ALONE) for entry in tree.expressions if (call := _call(entry)) is not None):
+    if any(call.meta_get(_ALONE) for entry in tree.expressions if (call := _call(entry)) is not None):
         return True
     others = any(tree.args.get(key) for key in ("group", "having", "qualify", "order"))
     return len(tree.expressions) == 1 and is_cofactor(tree.expressions[0]) and not others
@@ -193,7 +193,7 @@ def _named(entry: Expr) -> Cofactor:
         own = argument.alias if isinstance(argument, exp.Alias) else ""
         names.append(own or (bare.name if isinstance(bare, exp.Column) else f"x{number}"))
     alias = entry.alias if isinstance(entry, exp.Alias) else ""
-    return Cofactor(alias, tuple(names), call.meta.get(_CATEGORIES, ()))
+    return Cofactor(alias, tuple(names), call.meta_get(_CATEGORIES, ()))
 
 
 def _bare(argument: Expr) -> Expr:

@@ -54,7 +54,7 @@ class PlanTyping(Typing):
     """Types what we put into expressions too: the one function that SQL text cannot call."""
 
     def type(self, node: Expr) -> Typed:
-        if isinstance(node, exp.Anonymous) and node.meta.get("made") and "typed" not in node.meta:
+        if isinstance(node, exp.Anonymous) and node.meta_get("made") and "typed" not in node.meta:
             precision, scale = (int(e.name) for e in node.expressions[2:4])
             return Typed(node, decimal(precision, scale), True)
         return super().type(node)
@@ -147,7 +147,7 @@ class Scope:
         """The expression over plan columns."""
 
         def swap(node: Expr) -> Expr:
-            if isinstance(node, exp.Column) and not node.meta.get("bound"):
+            if isinstance(node, exp.Column) and not node.meta_get("bound"):
                 if isinstance(node.this, exp.Star):
                     raise self._fail(Unsupported, node, "* stands alone in a SELECT list", "name a column")
                 if len(node.parts) > 2:

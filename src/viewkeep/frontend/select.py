@@ -277,7 +277,7 @@ def _qualifying(
     by_alias = {name.lower(): e for e, name in made}
 
     def swap(node: Expr) -> Expr:
-        unbound = isinstance(node, exp.Column) and not node.meta.get("bound") and not node.table
+        unbound = isinstance(node, exp.Column) and not node.meta_get("bound") and not node.table
         if unbound and not scope.has(node.name) and node.name.lower() in by_alias:
             return exp.Paren(this=by_alias[node.name.lower()].copy())
         return node

@@ -76,7 +76,7 @@ class Typing:
         call = functions.called(node)
         if call is not None:
             return calls.call(self, node, *call)
-        if isinstance(node, exp.Anonymous) and not node.meta.get("made"):
+        if isinstance(node, exp.Anonymous) and not node.meta_get("made"):
             return calls.named(self, node)
         # sqlglot may hang meaning anywhere, as NOT on a LIKE; what is not read is refused
         rule = RULES.get(type(node))

@@ -14,9 +14,11 @@ View, caches and watermark move in one transaction.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -33,6 +35,9 @@ from viewkeep.results import Refresh
 # how many earlier refreshes of a view the chooser looks at
 REMEMBERED = 50
 _MISSING = object()
+# For each database file that this process has open, how often viewkeep's tables in it may have changed. Nobody
+# else can write to the file, so what was read is right until this number moves, whoever moved it.
+_CHANGES: Counter[str] = Counter()
 
 
 @dataclass(frozen=True)
@@ -96,11 +101,24 @@ class Log:
         return min((e.watermark for e in readers), default=0)
 
 
-class Store:
-    """viewkeep's own tables in one DuckDB database."""
+@dataclass(frozen=True)
+class _Read:
+    """What was read of views and meta, and when."""
 
-    def __init__(self, con: Any) -> None:
+    at: int
+    entries: tuple[Entry, ...] | None = None
+    numbers: Mapping[str, int] | None = None
+
+
+class Store:
+    """viewkeep's own tables in one DuckDB database. `path`: of its file; "" in memory."""
+
+    def __init__(self, con: Any, path: str = "") -> None:
         self.con = con
+        self._database = str(Path(path).resolve()) if path else f"memory {id(self)}"
+        self._read = _Read(-1)
+        self._logged: dict[str, tuple[str, ...]] = {}
+        """The columns of logs, by the lower case of their tables' names."""
         self._past: dict[str, list[Past]] = {}
         known = con.execute(
             "SELECT count(*) FROM duckdb_schemas() WHERE schema_name = 'viewkeep' "
@@ -144,15 +162,38 @@ class Store:
                 hint="open it with the version of viewkeep that wrote it",
             )
 
+    # --- what was read before ---
+
+    def _known(self) -> _Read:
+        if self._read.at != _CHANGES[self._database]:
+            self._read = _Read(_CHANGES[self._database])
+        return self._read
+
+    def _write(self, sql: str, values: Sequence[Any]) -> None:
+        """Changes viewkeep's own tables."""
+        _CHANGES[self._database] += 1
+        self.con.execute(sql, values)
+
+    def ended(self) -> None:
+        """A transaction has ended: what others read meanwhile was as it was before, or is not so after all."""
+        _CHANGES[self._database] += 1
+
     # --- views ---
 
-    def entries(self) -> list[Entry]:
-        rows = self.con.execute("SELECT doc, watermark, refreshed, position FROM viewkeep.views").fetchall()
-        rows = sorted(rows, key=lambda row: row[3])  # for which DuckDB takes longer than for all the rest
-        return [Entry(View.from_json(doc), mark, when) for doc, mark, when, _ in rows]
+    def entries(self) -> Sequence[Entry]:
+        known = self._known()
+        if known.entries is None:
+            rows = self.con.execute(
+                "SELECT doc, watermark, refreshed, position FROM viewkeep.views"
+            ).fetchall()
+            rows = sorted(rows, key=lambda row: row[3])  # for which DuckDB takes longer than for all the rest
+            entries = tuple(Entry(View.from_json(doc), mark, when) for doc, mark, when, _ in rows)
+            known = self._read = replace(known, entries=entries)
+        assert known.entries is not None
+        return known.entries
 
     def add_view(self, view: View, watermark: int) -> None:
-        self.con.execute(
+        self._write(
             "INSERT INTO viewkeep.views SELECT ?, coalesce(max(position), 0) + 1, ?, ?, "
             "now()::TIMESTAMP FROM viewkeep.views",
             [view.name.lower(), view.to_json(), watermark],
@@ -160,7 +201,7 @@ class Store:
         self._past[view.name.lower()] = []
 
     def move_watermark(self, view: str, watermark: int) -> None:
-        self.con.execute(
+        self._write(
             "UPDATE viewkeep.views SET watermark = ?, refreshed = now()::TIMESTAMP WHERE name = ?",
             [watermark, view.lower()],
         )
@@ -170,20 +211,20 @@ class Store:
         if longest is None:
             self._note(f"bare:{view.lower()}", 1)
             return
-        self.con.execute(
+        self._write(
             "INSERT OR REPLACE INTO viewkeep.meta VALUES (?, 0), (?, ?)",
             [f"bare:{view.lower()}", f"longest:{view.lower()}", round(longest * 1e6)],
         )
 
     def _note(self, key: str, value: int) -> None:
-        self.con.execute("INSERT OR REPLACE INTO viewkeep.meta VALUES (?, ?)", [key, value])
+        self._write("INSERT OR REPLACE INTO viewkeep.meta VALUES (?, ?)", [key, value])
 
     def remove_view(self, view: str) -> None:
-        self.con.execute(
+        self._write(
             "DELETE FROM viewkeep.meta WHERE key IN (?, ?)",
             [f"bare:{view.lower()}", f"longest:{view.lower()}"],
         )
-        self.con.execute("DELETE FROM viewkeep.views WHERE name = ?", [view.lower()])
+        self._write("DELETE FROM viewkeep.views WHERE name = ?", [view.lower()])
         self.con.execute("DELETE FROM viewkeep.history WHERE lower(view) = ?", [view.lower()])
 
     # --- the history ---
@@ -206,8 +247,9 @@ class Store:
         return self._noted(view)[-REMEMBERED:]
 
     def forget(self) -> None:
-        """Reads the history again when it is next asked for: what was noted may have been rolled back."""
+        """Reads all again when it is next asked for: what was noted may have been rolled back."""
         self._past.clear()
+        self._logged.clear()
 
     def _noted(self, view: str) -> list[Past]:
         if view.lower() not in self._past:
@@ -230,7 +272,10 @@ class Store:
         """The number of the last logged statement."""
         return self._numbers()["seq"]
 
-    def _numbers(self) -> dict[str, int]:
+    def _numbers(self) -> Mapping[str, int]:
+        known = self._known()
+        if known.numbers is not None:
+            return known.numbers
         numbers = dict(self.con.execute("SELECT key, value FROM viewkeep.meta").fetchall())
         if numbers.get("seq") is None:
             raise CorruptCatalog(
@@ -238,19 +283,23 @@ class Store:
                 hint="restore the file from a backup, or DROP SCHEMA viewkeep CASCADE and create the views "
                 "again; base tables are not affected",
             )
+        self._read = replace(known, numbers=numbers)
         return numbers
 
     def next_seq(self, table: str) -> int:
         """The number of a statement that changes a table."""
         seq = self.last_seq() + 1
-        self.con.execute("UPDATE viewkeep.meta SET value = ? WHERE key = 'seq'", [seq])
-        self._note(f"log:{table.lower()}", seq)
+        self._write(
+            "INSERT OR REPLACE INTO viewkeep.meta VALUES ('seq', ?), (?, ?)",
+            [seq, f"log:{table.lower()}", seq],
+        )
         return seq
 
     def start_log(self, table: Table) -> None:
         """A log for a table that no view reads yet."""
         create_log(self.con, table)
-        self.con.execute(
+        self._logged.pop(table.name.lower(), None)
+        self._write(
             "INSERT OR IGNORE INTO viewkeep.meta VALUES (?, ?)",
             [f"log:{table.name.lower()}", self.last_seq()],
         )
@@ -265,20 +314,24 @@ class Store:
                 )
                 alter = exp.Alter(this=PLACES.log(table.name), kind="TABLE", actions=[definition])
                 self.con.execute(to_sql(alter))
+                self._logged.pop(table.name.lower(), None)
 
     def logged(self, table: Table) -> Table:
         """A table with the columns that its log has: no view reads others."""
         there = {name.lower() for name in self._log_columns(table.name)}
         return replace(table, columns=tuple(c for c in table.columns if c.name.lower() in there))
 
-    def _log_columns(self, table: str) -> list[str]:
-        rows = self.con.execute(
-            "SELECT name FROM pragma_table_info(?)", [to_sql(PLACES.log(table))]
-        ).fetchall()
-        return [name for (name,) in rows]
+    def _log_columns(self, table: str) -> tuple[str, ...]:
+        if table.lower() not in self._logged:
+            rows = self.con.execute(
+                "SELECT name FROM pragma_table_info(?)", [to_sql(PLACES.log(table))]
+            ).fetchall()
+            self._logged[table.lower()] = tuple(name for (name,) in rows)
+        return self._logged[table.lower()]
 
     def stop_log(self, table: str) -> None:
         """No view reads the table any more: neither its log nor indexes on it are of use."""
+        self._logged.pop(table.lower(), None)
         self.con.execute(to_sql(exp.Drop(tables=[PLACES.log(table)], kind="TABLE", exists=True)))
         indexes = self.con.execute(
             "SELECT schema_name, index_name FROM duckdb_indexes() "

@@ -22,7 +22,7 @@ def _translate(node: exp.Expr) -> exp.Expr:
         exp.DataType.Type.TIMESTAMPLTZ,
     ):
         return exp.DataType(this=exp.DataType.Type.TIMESTAMP)
-    if isinstance(node, exp.Div) and not node.meta.get("checked"):
+    if isinstance(node, exp.Div) and not node.meta_get("checked"):
         return _checked_division(node)
     if isinstance(node, exp.Anonymous) and node.name.lower() == QUOTIENT:
         return _quotient(node)

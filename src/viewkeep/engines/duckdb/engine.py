@@ -86,7 +86,7 @@ class DuckDBEngine:
             raise EngineError(f"{path} cannot be opened: {problem}", hint="check the path") from problem
         self._lock = threading.RLock()
         try:
-            self._store = Store(self._con)
+            self._store = Store(self._con, path)
         except ViewkeepError:
             self._con.close()
             raise
@@ -112,6 +112,8 @@ class DuckDBEngine:
                 self._refresher.forget()
                 self._trimmed.clear()
                 raise
+            finally:
+                self._store.ended()
 
     # --- base tables ---
 
@@ -121,6 +123,25 @@ class DuckDBEngine:
         if self._catalog.version != self._con.catalog_version:
             self._catalog = _Catalog(self._con.catalog_version)
         return self._catalog
+
+    @contextmanager
+    def _changing_view(self, view: str, *, made: bool) -> Iterator[None]:
+        """The block makes or drops a view and what belongs to it: the user's tables are what they were, and
+        of names only this one comes or goes."""
+        with self._lock:
+            before = self._known()
+            names = self._names()
+            try:
+                yield
+            except BaseException:
+                self._catalog = _Catalog(self._con.catalog_version)
+                raise
+            schema, _, name = view.rpartition(".")
+            own = (schema.lower() or "main", name.lower())
+            names = {key: found for key, found in names.items() if key != own}
+            if made:
+                names[own] = (schema or "main", name)
+            self._catalog = _Catalog(self._con.catalog_version, names, before.tables)
 
     def qualify(self, name: str) -> str:
         """The name as the catalog has it: R, r and main.r may be one table."""
@@ -334,7 +355,7 @@ class DuckDBEngine:
             )
         names = self._refresher.names(view)
         started = time.perf_counter()
-        with self._transaction():
+        with self._changing_view(view.name, made=True), self._transaction():
             try:
                 if replacing is not None:
                     self._drop(*replacing)
@@ -360,7 +381,7 @@ class DuckDBEngine:
         return rows
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
-        with self._transaction():
+        with self._changing_view(view.name, made=False), self._transaction():
             self._drop(view, compiled)
 
     def _drop(self, view: View, compiled: Compiled) -> None:

@@ -130,7 +130,7 @@ _TEMPLATES: Mapping[str, str] = {
 def spell(node: exp.Anonymous) -> Expr | None:
     """The call in DuckDB's words, or None where it is none of viewkeep's."""
     name = node.name
-    if not name.startswith(PREFIX) or not node.meta.get("made"):
+    if not name.startswith(PREFIX) or not node.meta_get("made"):
         return None
     name, arguments = name.removeprefix(PREFIX), node.expressions
     if name in _BUILT:

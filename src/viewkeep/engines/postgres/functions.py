@@ -133,7 +133,7 @@ _REFUSED = {"mod_double": "% of doubles"}
 def spell(node: exp.Anonymous) -> Expr | None:
     """The call in PostgreSQL's words, or None where it is none of viewkeep's."""
     name = node.name
-    if not name.startswith(PREFIX) or not node.meta.get("made"):
+    if not name.startswith(PREFIX) or not node.meta_get("made"):
         return None
     name, arguments = name.removeprefix(PREFIX), node.expressions
     if name in _REFUSED:
@@ -146,7 +146,7 @@ def spell(node: exp.Anonymous) -> Expr | None:
         made = _filled(_TEMPLATES[name], arguments)
     else:
         made = exp.Anonymous(this=name, expressions=[a.copy() for a in arguments])
-    result, _ = node.meta.get("typed", (t.NULL, True))
+    result, _ = node.meta_get("typed", (t.NULL, True))
     # a numeric has as many digits after its point as it came with, not as its type says
     return exp.Cast(this=made, to=result.sql()) if result.kind == "decimal" else made
 

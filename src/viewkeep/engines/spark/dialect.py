@@ -25,7 +25,7 @@ def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
 def _translate(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Anonymous) and node.name.lower() == QUOTIENT:
         return _quotient(node)
-    if isinstance(node, exp.Anonymous) and node.name.startswith(PREFIX) and node.meta.get("made"):
+    if isinstance(node, exp.Anonymous) and node.name.startswith(PREFIX) and node.meta_get("made"):
         return _call(node.name.removeprefix(PREFIX), node.expressions)
     return node
 

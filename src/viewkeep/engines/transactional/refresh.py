@@ -368,6 +368,8 @@ class Refresher:
         places = {table.name: self._database.places.base(table.name) for table in view.tables}
         targets = [t.name for t in compiled.placement.targets]
         stored = [t.name for t in compiled.placement.targets if t.role == "view" or not is_bare]
+        if view.policy != "auto":  # nothing is chosen, so nobody asks
+            stored = []
         places |= {_target(view, name): self._database.places.target(view.name, name) for name in stored}
         unknown = [name for name in places if name not in self._rows or self._rows[name].is_stale]
         if unknown:
