@@ -8,7 +8,8 @@ cache that is ahead of what the rows name is restored before the next refresh. F
 written, not what it says, so a cache may be ahead by that.
 
 Two refreshes at once: each commit carries its table's next version as an idempotent transaction number, so
-of two that start from one version the second commits nothing, notices, and starts over.
+of two that start from one version the second commits nothing, notices, and starts over. In a warehouse that
+one process holds there are no two, and no numbers.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ _FILLING = ("CREATE TABLE AS SELECT", "REPLACE TABLE AS SELECT", "CREATE OR REPL
 TABLE_PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     "delta.logRetentionDuration": "interval 36500 days",
+    # to write a checkpoint takes longer than some refreshes; to read so many commits does not
+    "delta.checkpointInterval": "50",
 }
 
 
@@ -153,12 +156,16 @@ def settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
 
 
 def commit(
-    session: Any, view: str, target: str, before: int, metadata: str, statement: str
+    session: Any, view: str, target: str, before: int, metadata: str, statement: str, *, alone: bool
 ) -> tuple[list[Any], int]:
     """Runs one statement that commits to a target's table, of which it has read one version: the statement's
-    rows, and the version that it made."""
+    rows, and the version that it made. `alone`: nobody else can be refreshing views here. To know which
+    transaction numbers are taken Delta reads the table's whole log, in a job that takes longer than the rest
+    of a small commit."""
     table = storage_name(view, target)
-    values = {_METADATA: metadata, _TXN_APP: f"viewkeep/{table}", _TXN_VERSION: str(before + 1)}
+    values = {_METADATA: metadata}
+    if not alone:
+        values |= {_TXN_APP: f"viewkeep/{table}", _TXN_VERSION: str(before + 1)}
     with settings(session, values):
         session.conf.unset(_LAST_COMMIT)
         answer = session.sql(statement).collect()

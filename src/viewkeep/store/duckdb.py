@@ -35,8 +35,8 @@ from viewkeep.results import Refresh
 # how many earlier refreshes of a view the chooser looks at
 REMEMBERED = 50
 _MISSING = object()
-# For each database file that this process has open, how often viewkeep's tables in it may have changed. Nobody
-# else can write to the file, so what was read is right until this number moves, whoever moved it.
+# For each database file that this process has open, how often viewkeep's tables in it may have changed.
+# Nobody else can write to the file, so what was read is right until this number moves, whoever moved it.
 _CHANGES: Counter[str] = Counter()
 
 
@@ -175,7 +175,7 @@ class Store:
         self.con.execute(sql, values)
 
     def ended(self) -> None:
-        """A transaction has ended: what others read meanwhile was as it was before, or is not so after all."""
+        """A transaction has ended: what was read meanwhile was as before it, or is not so after all."""
         _CHANGES[self._database] += 1
 
     # --- views ---

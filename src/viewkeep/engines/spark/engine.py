@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
+from weakref import WeakSet
 
 from pyspark.errors import AnalysisException, PySparkException
 from sqlglot import exp
@@ -61,6 +62,8 @@ _OWN = {
     "spark.sql.parquet.pushdown.inFilterThreshold": str(MOST_VALUES),
 }
 
+# the engines of this process, which has one Spark
+OPEN: WeakSet[SparkEngine] = WeakSet()
 # so many tables are looked at side by side
 SIDE_BY_SIDE = 4
 # so many views are refreshed side by side: what takes time is planning, in which most of Spark is idle
@@ -85,12 +88,13 @@ class SparkEngine:
         self._history = History(self._session)
         self._views: dict[str, View] | None = None
         self._tables = BaseTables(self._session)
-        self._known = Known(self._history, {}, set())
+        self._known = Known(self._history, {}, set(), self.is_alone)
         self._keepers: list[Keeper] = []
         self._keeper_of: dict[str, int] = {}
         self._functions: dict[str, tuple[Callable[..., Any], str]] = {}
         self._settings: Mapping[str, str] = {}
         self._check_delta()
+        OPEN.add(self)
 
     def _check_delta(self) -> None:
         extensions = self._session.conf.get("spark.sql.extensions", None) or ""
@@ -102,8 +106,13 @@ class SparkEngine:
                 f"and the package {DELTA_PACKAGE}",
             )
 
+    def is_alone(self) -> bool:
+        """Whether nobody else can be refreshing the same views: other sessions of a cluster can."""
+        return False
+
     def close(self) -> None:
         """The session is the user's: it stays."""
+        OPEN.discard(self)
 
     @property
     def session(self) -> Any:

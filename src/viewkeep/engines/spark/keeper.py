@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -64,6 +64,8 @@ class Known:
     """The rows of tables, by identity and version."""
     unique: set[tuple[str, tuple[str, ...], int]]
     """Tables, keys and versions that were found to have every key once."""
+    is_alone: Callable[[], bool]
+    """Whether nobody else can be refreshing the views of these tables."""
 
 
 class Keeper:
@@ -73,7 +75,7 @@ class Keeper:
         self.session = session
         self._history, self._sizes, self._unique = known.history, known.sizes, known.unique
         self._tables = BaseTables(session)
-        self._refresher = Refresher(session, self._tables)
+        self._refresher = Refresher(session, self._tables, known.is_alone)
         self._states: dict[str, delta.State] = {}
         self._seen: dict[str, str] = {}
 

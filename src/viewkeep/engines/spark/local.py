@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
-from viewkeep.engines.spark.engine import SparkEngine
+from viewkeep.engines.spark.engine import OPEN, SparkEngine
 from viewkeep.errors import EngineError, Unavailable, WarehouseHeld
 
 
@@ -133,6 +133,11 @@ class LocalSparkEngine(SparkEngine):
         if path.is_dir() and path.parent == parent:
             shutil.rmtree(path)
 
+    def is_alone(self) -> bool:
+        """The directory is this process's, and here nobody has made another engine of the same session."""
+        return set(OPEN) == {self}
+
     def close(self) -> None:
+        super().close()
         self._user.stop()
         self._lock_file.close()

@@ -100,10 +100,11 @@ class Outcome:
 class Refresher:
     """Refreshes views in one session, one at a time."""
 
-    def __init__(self, session: Any, tables: BaseTables) -> None:
+    def __init__(self, session: Any, tables: BaseTables, is_alone: Callable[[], bool]) -> None:
         self._session = session
         self._tables = tables
-        self.waiting = WaitingDiffs(session)
+        self._is_alone = is_alone
+        self.waiting = WaitingDiffs(session, is_alone)
         self._files = StoredFiles(session)
         self._long: set[tuple[str, str]] = set()
         self._embedded = embedded()
@@ -289,7 +290,13 @@ class Refresher:
         run.relations.show(temporary(f"stored_{target}"))
         with delta.settings(self._session, INTERPRETED if made.rows is not None else {}):
             answer, version = delta.commit(
-                self._session, view, target, before.version(target), metadata, to_sql(made.statement)
+                self._session,
+                view,
+                target,
+                before.version(target),
+                metadata,
+                to_sql(made.statement),
+                alone=self._is_alone(),
             )
         run.commits += 1
         if made.is_wide and target == delta.ROWS:  # what waited is among the rows that MERGE removed

@@ -7,6 +7,7 @@ refresh then takes no second look at its table, and Spark knows that they are fe
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +35,8 @@ class _Known:
 class WaitingDiffs:
     """The entries of all targets that a session has to do with."""
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, session: Any, is_alone: Callable[[], bool]) -> None:
+        self._session, self._is_alone = session, is_alone
         self._known: dict[tuple[str, str], _Known] = {}
         self._shown: set[tuple[str, str]] = set()
         """Of which entries Spark has a temporary view."""
@@ -129,7 +130,8 @@ class WaitingDiffs:
         folded = state.waits_for(target, delta.NOTHING_WAITS)
         said = folded.metadata(None) if target == delta.ROWS else delta.FOLDED
         statement = to_sql(log.fold(layout, stored, changes, brings_rows=False))
-        _, made = delta.commit(self._session, view, target, version, said, statement)
+        alone = self._is_alone()
+        _, made = delta.commit(self._session, view, target, version, said, statement, alone=alone)
         self._known.pop((view, target), None)
         self._seconds[view, target] = time.perf_counter() - started
         return folded.moved(target, made)
