@@ -66,6 +66,15 @@ def spark_engine(spark: Any) -> Iterator[viewkeep.Connection]:
     connection.close()
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Spark commits as in a warehouse that one process holds: quicker, and right where a test has one
+    engine."""
+    from viewkeep.engines.spark.engine import SparkEngine
+
+    monkeypatch.setattr(SparkEngine, "is_alone", lambda self: True)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
     """A server of the tests' own. Its strings compare as people sort them, not as Spark does: by their bytes."""

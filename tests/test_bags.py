@@ -99,6 +99,7 @@ def test_a_table_with_a_key_beside_one_without() -> None:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("alone")
 def test_views_are_kept_on_spark(spark_engine: viewkeep.Connection, spark: Any) -> None:
     for statement in (*TABLES, *START):
         spark_engine.sql(statement)

@@ -135,6 +135,7 @@ def test_views_are_kept_on_postgres(postgres: viewkeep.Connection, strategy: str
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("alone")
 def test_views_are_kept_on_spark(spark_engine: viewkeep.Connection, spark: Any) -> None:
     """By plain Spark SQL in the user's own session, several batches as one. What each view shows is what DuckDB
     answers to its query, after the same batches; for some Spark itself is asked too, by VERIFY."""

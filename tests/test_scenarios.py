@@ -71,6 +71,7 @@ def test_scenarios_on_postgres(postgres: viewkeep.Connection, postgres_address: 
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("alone")
 def test_scenarios_on_spark(
     spark_engine: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,10 +7,25 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 
+from viewkeep.engines.spark import local
+from viewkeep.engines.spark.engine import SparkEngine
+
 from .helpers import quick_java
+
+
+def test_who_holds_a_warehouse_is_alone_until_its_session_is_given_to_another_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    holder, other = (object.__new__(kind) for kind in (local.LocalSparkEngine, SparkEngine))
+    monkeypatch.setattr(local, "OPEN", WeakSet([holder]))
+    assert holder.is_alone()
+    local.OPEN.add(other)
+    assert not holder.is_alone()
+    assert not other.is_alone()
 
 
 @pytest.mark.spark

@@ -10,6 +10,7 @@ import pytest
 
 import viewkeep
 from viewkeep.engines.spark import relations, waiting
+from viewkeep.engines.spark.engine import SparkEngine
 from viewkeep.idiff.log import Layout
 
 from .helpers import Crash, crash_at
@@ -144,6 +145,8 @@ def test_a_refresh_folds_when_reading_has_cost_as_much(
 def test_a_crash_while_folding_leaves_the_view_as_it_is(
     vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Here with commits as in a warehouse that one process holds: one session after the other."""
+    monkeypatch.setattr(SparkEngine, "is_alone", lambda self: True)
     monkeypatch.setattr(waiting, "FOLDING", 0.0)
     monkeypatch.setattr(waiting, "FOLDING_ROW", 0.0)
     create(vk, "cost")

@@ -71,6 +71,7 @@ def test_a_query_is_kept_on_duckdb(vk: viewkeep.Connection, name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("alone")
 def test_queries_are_kept_on_spark(spark_engine: viewkeep.Connection, tmp_path: Path) -> None:
     vk = spark_engine
     _load(vk, SCALE, tmp_path)

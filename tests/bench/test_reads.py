@@ -18,6 +18,7 @@ SCALE = 0.0001
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("alone")
 def test_views_are_read_while_diffs_wait_and_when_they_are_folded_in(
     spark_engine: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

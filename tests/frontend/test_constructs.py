@@ -97,6 +97,7 @@ ON_SPARK = (
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+@pytest.mark.usefixtures("alone")
 def test_spark_keeps_what_duckdb_keeps(spark_engine: viewkeep.Connection, spark: Any) -> None:
     """Spark itself refuses some of these queries, and leaves open what others answer."""
     random = Random("spark")

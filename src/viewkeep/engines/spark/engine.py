@@ -88,7 +88,7 @@ class SparkEngine:
         self._history = History(self._session)
         self._views: dict[str, View] | None = None
         self._tables = BaseTables(self._session)
-        self._known = Known(self._history, {}, set(), self.is_alone)
+        self._known = Known(self._history, {}, set(), lambda: self.is_alone())
         self._keepers: list[Keeper] = []
         self._keeper_of: dict[str, int] = {}
         self._functions: dict[str, tuple[Callable[..., Any], str]] = {}
