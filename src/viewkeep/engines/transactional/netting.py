@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,21 +65,25 @@ class Nets:
         self._made.clear()
         self._counted.clear()
 
-    def waiting(self, view: View, log: Log, after: Point) -> Waiting | None:
+    def waiting(
+        self, view: View, log: Log, after: Point, propagates: Callable[[View], bool]
+    ) -> Waiting | None:
         """What the log has for a view, where something of it is still to be combined. A statement that takes
-        rows and brings as many is an update of them."""
+        rows and brings as many is an update of them. `propagates`: whether a view is likely to use what is
+        combined, rather than be recomputed."""
         changed = [table for table in view.tables if log.changed_after(table.name, after)]
         if all(self._is_made(table, log, after) for table in changed):
             return None
         rows = {table.name: self._count(table, log, after) for table in changed}
         todo = [table for table in changed if not self._is_made(table, log, after)]
-        return Waiting(rows, sum(self._share(table, *rows[table.name], log, after) for table in todo))
+        others = [v for v in log.waiting_at(after) if v.name != view.name and propagates(v)]
+        return Waiting(rows, sum(self._share(table, *rows[table.name], others) for table in todo))
 
-    def _share(self, table: Table, moved: int, updated: int, log: Log, after: Point) -> float:
+    def _share(self, table: Table, moved: int, updated: int, others: Sequence[View]) -> float:
         """A view's share of the seconds that combining takes, done once for all views that wait. Else
         the first would not do it for what the others save, and neither would any after it."""
-        waiting = sum(any(read.name == table.name for read in v.tables) for v in log.waiting_at(after))
-        return (A_TABLE + self._an_event * (moved + 2 * updated)) / max(waiting, 1)
+        waiting = 1 + sum(any(read.name == table.name for read in v.tables) for v in others)
+        return (A_TABLE + self._an_event * (moved + 2 * updated)) / waiting
 
     def _count(self, table: Table, log: Log, after: Point) -> tuple[int, int]:
         known = self._counted.get(table.name)

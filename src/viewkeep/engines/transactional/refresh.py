@@ -132,7 +132,8 @@ class Refresher:
             return self._recomputed(view, compiled, choice, {}, log, started, progress, {})
         names = self.names(view)
         after = log.watermark(view.name)
-        waiting = self.nets.waiting(view, log, after) if self._may_be_full(view) else None
+        may = self._may_be_full(view)
+        waiting = self.nets.waiting(view, log, after, self._propagates) if may else None
         if waiting is not None and waiting.moved:
             early = self._chosen_early(view, compiled, waiting, log)
             if early.full:
@@ -211,6 +212,11 @@ class Refresher:
             return view.policy == "full"
         rows = [self._rows[table.name].counted for table in view.tables if table.name in self._rows]
         return view.name in self._usual and sum(rows) >= SMALL_TABLES
+
+    def _propagates(self, view: View) -> bool:
+        """Whether a view was not recomputed the last time."""
+        past = self._notes.past(view.name)
+        return not past or past[-1].strategy != "full" or not past[-1].changes
 
     def _chosen_early(self, view: View, compiled: Compiled, waiting: Waiting, log: Log) -> Choice:
         """The choice before the log is combined, which recomputing does not need. Rows that were updated are
