@@ -434,3 +434,38 @@ def test_a_view_is_not_dropped_as_a_table() -> None:
             vk.sql("DROP TABLE v")
         assert caught.value.hint == "DROP MATERIALIZED VIEW v"
         assert vk.verify("v")
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("CREATE TABLE w ()", errors.SyntaxProblem),
+        ("CREATE TABLE w AS SELECT pid, pid FROM parts", errors.TypeMismatch),
+        ("CREATE TABLE `w.x` (k INT)", errors.Unsupported),
+        ("CREATE TABLE nowhere.w (k INT)", errors.UnknownTable),
+        ("USE nowhere", errors.Unsupported),
+    ],
+)
+def test_tables_that_cannot_be_made(
+    shared: viewkeep.Connection, statement: str, problem: type[errors.ViewkeepError]
+) -> None:
+    before = everything(shared)
+    with pytest.raises(problem) as caught:
+        shared.sql(statement)
+    assert caught.value.hint
+    assert everything(shared) == before
+
+
+def test_a_schema_that_was_dropped_with_its_views_is_told() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE SCHEMA sc; CREATE TABLE sc.t (k INT, PRIMARY KEY (k))")
+        vk.sql("CREATE MATERIALIZED VIEW sc.v AS SELECT k FROM sc.t; DROP SCHEMA sc CASCADE")
+        assert "does not exist" in vk.status()[0].problem
+        vk.sql("DROP MATERIALIZED VIEW sc.v")
+        assert vk.status() == []
+
+
+def test_a_comment_on_a_column_is_accepted() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE t (k INT COMMENT 'the key' PRIMARY KEY, a INT NOT NULL COMMENT 'more')")
+        vk.sql("CREATE MATERIALIZED VIEW v AS SELECT k FROM t")

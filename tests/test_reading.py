@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 import viewkeep
+from viewkeep.errors import EngineError
 
 TABLES = """
     CREATE TABLE t (k INT, g STRING, d DECIMAL(10,2), e DECIMAL(5,2), n INT, PRIMARY KEY (k));
@@ -78,3 +80,35 @@ def test_views_are_read_like_tables(vk: viewkeep.Connection) -> None:
 
 def test_a_query_that_no_view_can_be_is_the_engines(vk: viewkeep.Connection) -> None:
     assert vk.sql("SELECT 1 / 2 AS half").rows[0][0] in (0.5, Decimal("0.5"))
+
+
+DUCKDB = {
+    "SELECT CAST(d AS INT) FROM t WHERE k = 2": 5,
+    "SELECT CAST(2.5 AS INT)": 2,
+    "SELECT 'a%b' LIKE 'a\\\\%b' AND NOT 'axb' LIKE 'a\\\\%b' FROM t WHERE k = 1": True,
+    "SELECT DATE '2024-01-31' + INTERVAL '1' MONTH FROM t WHERE k = 1": date(2024, 2, 29),
+    "SELECT DAYOFWEEK(DATE '2024-01-31')": 4,
+    "SELECT SUM(n) FROM t": 10,  # and not Decimal("10"), which is a string in JSON
+    "SELECT SUM(n) OVER (ORDER BY k ROWS 1 PRECEDING) AS s FROM t ORDER BY s DESC LIMIT 1": 7,
+}
+
+
+@pytest.mark.parametrize("query", DUCKDB)
+def test_what_duckdb_would_answer_otherwise(query: str) -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(TABLES)
+        ((value,),) = vk.sql(query).rows
+        assert (type(value), value) == (type(DUCKDB[query]), DUCKDB[query])
+
+
+def test_a_sum_of_integers_past_bigint_fails() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE t (k BIGINT, PRIMARY KEY (k))")
+        vk.sql("INSERT INTO t VALUES (9223372036854775807), (1)")
+        with pytest.raises(EngineError, match="out of the range of BIGINT"):
+            vk.sql("SELECT SUM(k) FROM t")
+
+
+def test_a_division_by_what_is_no_number_fails() -> None:
+    with viewkeep.connect("duckdb:") as vk, pytest.raises(EngineError):
+        vk.sql("SELECT 1 / 'abc'")

@@ -768,3 +768,51 @@ def test_a_subquery_in_on_between_outer_joins() -> None:
         ["UPDATE t SET b = 9 WHERE k = 3", "UPDATE s SET b = NULL WHERE k = 1"],
         ["DELETE FROM t WHERE a = 1"],
     )
+
+
+HAVING = {
+    "total > 12": [("a", 15), ("b", 20)],
+    "b > 12": [("a", 15), ("b", 20)],  # the sum that is called b: rows are not grouped by the column
+    "a = 'a'": [("a", 15)],  # the column that they are grouped by, and not what is called a
+    "total > 12 AND SUM(b) < 20": [("a", 15)],  # in an aggregate the column
+}
+
+
+@pytest.mark.parametrize("condition", HAVING)
+def test_having_by_the_alias_of_an_output(condition: str) -> None:
+    select = "SELECT a AS k, SUM(b) AS total FROM s"
+    if condition == "b > 12":
+        select = "SELECT a, SUM(b) AS b FROM s"
+    elif condition == "a = 'a'":
+        select = "SELECT a AS k, SUM(b) AS a FROM s"
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql("CREATE TABLE s (k INT, a STRING, b INT, PRIMARY KEY (k))")
+        vk.sql("INSERT INTO s VALUES (1, 'a', 10), (2, 'b', 10), (3, 'c', 10), (4, NULL, NULL)")
+        vk.sql(f"CREATE MATERIALIZED VIEW v AS {select} GROUP BY a HAVING {condition}")
+        vk.sql("INSERT INTO s VALUES (5, 'a', 5), (6, 'b', 10)")
+        vk.refresh()
+        assert sorted(vk.sql("SELECT * FROM v").rows) == HAVING[condition]
+        assert vk.verify("v")
+
+
+def test_a_window_function_by_its_alias_in_having_is_refused() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(S.ddl())
+        with pytest.raises(Unsupported, match="a window function cannot stand here"):
+            vk.sql(
+                "CREATE MATERIALIZED VIEW v AS "
+                "SELECT a, RANK() OVER (ORDER BY a) AS n FROM s GROUP BY a HAVING n = 1"
+            )
+
+
+def test_corr_is_null_where_a_column_does_not_vary() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(S.ddl())
+        vk.sql("INSERT INTO s VALUES (1, 1, 2)")
+        vk.sql("CREATE MATERIALIZED VIEW v AS SELECT CORR(a, b) AS c FROM s")
+        found = [vk.sql("SELECT c FROM v").rows[0][0]]
+        for row in ("(2, 1, 3)", "(3, 2, 4)"):
+            vk.sql(f"INSERT INTO s VALUES {row}")
+            vk.refresh()
+            found.append(vk.sql("SELECT c FROM v").rows[0][0])
+        assert found == [None, None, pytest.approx(0.8660254037844387)]

@@ -45,6 +45,7 @@ from viewkeep.frontend.statements import (
 )
 from viewkeep.linear_models import Group, regression
 from viewkeep.passes.compiler import Compiled
+from viewkeep.reading import may_differ
 from viewkeep.results import Explanation, Refresh, Regression, Result, Verification, ViewStatus
 from viewkeep.streaming import sink
 from viewkeep.watching import Stop, watch
@@ -106,7 +107,7 @@ class Connection:
             return self._create_table(node, text)
         if isinstance(node, _DML):
             target = self._target(node, text)
-            return self.engine.run_dml(node, text, self._eager(target))
+            return self.engine.run_dml(self._written(node, target), text, self._eager(target))
         if isinstance(node, exp.Query):
             return self.engine.run_query(self._meant(node, text), text)
         if isinstance(node, exp.Drop) and (node.args.get("kind") or "").upper() == "TABLE":
@@ -124,8 +125,13 @@ class Connection:
     def _meant(self, query: exp.Query, text: str) -> exp.Query:
         """The query in words that mean to the engine what the user's mean in a view."""
         names = self.engine.reading_names
-        found = self._views.reading(query, text) if names is not None else None
+        found = self._views.reading(query, text) if names is not None and may_differ(query) else None
         return query if names is None or found is None else found.query(names(found.tables))
+
+    def _written(self, node: exp.Expr, target: str) -> exp.Expr:
+        """The statement in words that write to the table what the user's write on Spark."""
+        names, table = self.engine.reading_names, self.engine.find_table(target)
+        return node if names is None or table is None else self._views.written(node, table, names)
 
     def _target(self, node: exp.Expr, text: str) -> str:
         """The base table that a statement changes."""
@@ -155,7 +161,14 @@ class Connection:
     # --- tables ---
 
     def _create_table(self, node: exp.Create, text: str) -> Result:
-        table = table_of(node, text, self.engine.describe_query)
+        names, query = self.engine.reading_names, node.expression
+        found = self._views.reading(query, text) if names is not None and query is not None else None
+        if found is None or names is None:
+            table = table_of(node, text, self.engine.describe_query)
+        else:
+            node = node.copy()
+            node.set("expression", found.query(names(found.tables)))
+            table = table_of(node, text, lambda _: found.columns)
         if any(view.name.lower() == table.name.lower() for view in self.engine.views()):
             raise AlreadyExists(f"{table.name} is a materialized view", hint="use another name")
         self.engine.create_table(node, table)

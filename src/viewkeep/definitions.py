@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from sqlglot import exp
 
 from viewkeep.catalog.models import Table, View, default_strategy, same_table
@@ -22,6 +24,8 @@ from viewkeep.frontend.statements import CreateView, parse_sql, place_of
 from viewkeep.frontend.views import with_views_in_place
 from viewkeep.passes.compiler import Compiled, compile_view
 from viewkeep.reading import Reading, reading
+from viewkeep.script.render import Names
+from viewkeep.writing import Writer
 
 _OPTIONS = {
     "strategy": ("id", "tuple"),
@@ -113,9 +117,22 @@ class Definitions:
         return view, compiled
 
     def reading(self, query: exp.Query, text: str) -> Reading | None:
-        """A query of the user's own by its plan, where that makes a difference."""
+        """A query of the user's own by its plan, where that can be had."""
         with registered(self.functions):
-            return reading(query, lambda name: self._engine.find_table(self._engine.qualify(name)), text)
+            return reading(query, self._find_table, text)
+
+    def written(self, tree: exp.Expr, table: Table, names: Callable[[Sequence[Table]], Names]) -> exp.Expr:
+        """A statement of the user's own that changes a table, in words that write what they do on Spark."""
+        writer = Writer(
+            self._find_table,
+            lambda query: reading(query, self._find_table, ""),
+            lambda found, casts: found.query(names(found.tables), casts),
+        )
+        with registered(self.functions):
+            return writer.meant(tree, table)
+
+    def _find_table(self, name: str) -> Table | None:
+        return self._engine.find_table(self._engine.qualify(name))
 
     def compile(self, view: View) -> Compiled:
         """A stored view's definition, compiled against the tables as they were when it was made."""

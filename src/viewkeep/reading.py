@@ -1,8 +1,9 @@
 """A SELECT of the user's own, in the words of a plan: it means what it would mean in a view.
 
-Engines read most of SQL as Spark does. They differ in divisions and in functions: on DuckDB the quotient of
-two decimals is a double, in a view it is a decimal, as on Spark. Who compares a view with its query should
-not see that. So a query that has any of these is bound as a view would be, and written from its plan.
+Engines read most of SQL as Spark does. They differ in divisions, in casts and in functions: on DuckDB the
+quotient of two decimals is a double, in a view it is a decimal, as on Spark; CAST(1.5 AS INT) is 2, and not
+1. Who compares a view with its query should not see that. So a query that has any of these is bound as a view
+would be, and written from its plan.
 
     SELECT did, AVG(price) AS mean FROM parts GROUP BY did ORDER BY mean LIMIT 3
     ->  SELECT ... FROM (the plan of SELECT did, AVG(price) AS mean ... GROUP BY did) ORDER BY ... LIMIT 3
@@ -14,19 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from sqlglot import exp
 
 from viewkeep.algebra.bags import is_bag, occurrence_of, plain
 from viewkeep.algebra.expressions import columns_of
 from viewkeep.algebra.nodes import Limit, Node, Window, rebuild, walk
-from viewkeep.catalog.models import Table
+from viewkeep.algebra.types import Type
+from viewkeep.catalog.models import Table, TableColumn
 from viewkeep.errors import ViewkeepError
 from viewkeep.frontend.binder import Bound, bind, expressions_of
+from viewkeep.frontend.expressions.casts import cast_to
+from viewkeep.frontend.typed import Typed
 from viewkeep.script.render import Names, Renderer
 
 # what every engine computes as Spark does
-_ALIKE = (exp.Count, exp.Sum, exp.Min, exp.Max, exp.Coalesce, exp.Case, exp.If, exp.Cast, exp.Connector)
+_ALIKE = (exp.Count, exp.Sum, exp.Min, exp.Max, exp.Coalesce, exp.Case, exp.If, exp.Connector)
+# operators that not every engine does: a date and an interval are a timestamp on DuckDB
+_OTHERWISE = (exp.Div, exp.IntDiv, exp.Mod, exp.Like, exp.ILike, exp.Interval)
 _ENDS = ("order", "limit", "offset")
 _ROWS = "viewkeep_rows"
 
@@ -42,11 +49,22 @@ class Reading:
     limit: exp.Expr | None
     offset: exp.Expr | None
 
-    def query(self, names: Names) -> exp.Query:
-        """The query over an engine's tables."""
-        rows = exp.Subquery(this=Renderer(names).query(self.plan), alias=exp.TableAlias(this=_id(_ROWS)))
+    @property
+    def columns(self) -> tuple[TableColumn, ...]:
+        """What a table of the query's rows has."""
         own = zip(self.plan.columns, self.bound.names, strict=False)
-        made = exp.select(*(exp.alias_(_of_rows(c.name), name, quoted=True) for c, name in own)).from_(rows)
+        return tuple(TableColumn(name, c.type) for c, name in own)
+
+    def query(self, names: Names, casts: Sequence[Type | None] = ()) -> exp.Query:
+        """The query over an engine's tables, with its first columns cast to these types."""
+        rows = exp.Subquery(this=Renderer(names).query(self.plan), alias=exp.TableAlias(this=_id(_ROWS)))
+        shown = []
+        for c, name, kind in zip_longest(self.plan.columns[: len(self.bound.names)], self.bound.names, casts):
+            value: exp.Expr = _of_rows(c.name)
+            if kind is not None:
+                value = cast_to(Typed(value, c.type, c.nullable), kind)
+            shown.append(exp.alias_(value, name, quoted=True))
+        made = exp.select(*shown).from_(rows)
         if self.order:
             made.set("order", exp.Order(expressions=[term.copy() for term in self.order]))
         for key, cut in (("limit", self.limit), ("offset", self.offset)):
@@ -56,8 +74,8 @@ class Reading:
 
 
 def reading(tree: exp.Query, find_table: Callable[[str], Table | None], text: str) -> Reading | None:
-    """A query by its plan, where that makes a difference and can be had."""
-    if not isinstance(tree, (exp.Select, exp.SetOperation)) or not any(map(_may_differ, tree.walk())):
+    """A query by its plan, where that can be had."""
+    if not isinstance(tree, (exp.Select, exp.SetOperation)):
         return None
     read: dict[str, Table] = {}
 
@@ -70,7 +88,7 @@ def reading(tree: exp.Query, find_table: Callable[[str], Table | None], text: st
     body = tree.copy()
     ends = {key: body.args.pop(key, None) for key in _ENDS}
     try:
-        bound = bind(body, find, text)
+        bound = bind(body, find, text, needs_table=False)
     except ViewkeepError:  # it may be wrong, which the engine will tell, or more than a view can be
         return None
     plan = _without_numbers(bound.plan)
@@ -80,8 +98,12 @@ def reading(tree: exp.Query, find_table: Callable[[str], Table | None], text: st
     return Reading(bound, plan, tuple(read.values()), order, ends["limit"], ends["offset"])
 
 
-def _may_differ(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Div) or (isinstance(node, exp.Func) and not isinstance(node, _ALIKE))
+def may_differ(tree: exp.Expr) -> bool:
+    """Whether an engine may take a query or an expression for something else than Spark does."""
+    return any(
+        isinstance(node, _OTHERWISE) or (isinstance(node, exp.Func) and not isinstance(node, _ALIKE))
+        for node in tree.walk()
+    )
 
 
 def _is_open(node: Node) -> bool:

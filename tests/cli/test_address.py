@@ -80,3 +80,15 @@ def test_commands_use_the_variable(viewkeep: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("VIEWKEEP_AT", "duckdb:env.db")
     assert viewkeep("status").status == 0
     assert (tmp_path / "env.db").exists()
+
+
+@pytest.mark.parametrize("at", ["duckb:shop.db", "spork:shop", "foo:bar"])
+def test_an_engine_that_nobody_knows_is_no_path(at: str) -> None:
+    with pytest.raises(EngineError, match=f"no engine {at.partition(':')[0]}"):
+        address(None, at)
+    assert address("duckdb", at) == f"duckdb:{at}"
+
+
+@pytest.mark.parametrize("at", ["s3a://bucket/shop", "C:\\shop"])
+def test_paths_with_a_colon(at: str) -> None:
+    assert address(None, at) == f"spark:{at}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from viewkeep.errors import EngineError
@@ -29,6 +30,7 @@ def address(engine: str | None, at: str | None) -> str:
     if named is None and engine == "postgres":
         return f"postgres:///{at}"
     if named is None:
+        _refuse_unknown_engine(engine, at)
         return f"{engine or _engine_for_path(at)}:{at}"
     if engine is not None and engine != named:
         raise EngineError(
@@ -51,6 +53,17 @@ def _engine_in(at: str) -> str | None:
     kind, colon, _ = at.partition(":")
     kind = _ALIASES.get(kind, kind)
     return kind if colon and kind in _DEFAULTS else None
+
+
+def _refuse_unknown_engine(engine: str | None, at: str) -> None:
+    """A misspelled engine must not become a new warehouse of that name. A drive is one letter, and s3a://...
+    a directory of Spark's."""
+    found = re.match(r"(\w{2,}):(?!//)", at)
+    if engine is None and found and not Path(at).exists():
+        raise EngineError(
+            f"viewkeep knows no engine {found[1]}",
+            hint="write duckdb:FILE, spark:DIR or postgresql://HOST/DATABASE, or say --engine for a path",
+        )
 
 
 def _engine_for_path(path: str) -> str:

@@ -315,8 +315,9 @@ class Aggregates:
         call = type(node)(this=doubles[0])
         if len(doubles) > 1:
             call.set("expression", doubles[1])
-        if isinstance(node, exp.RegrSlope):  # null where all x are equal, and not NaN
-            call = made_call("regr_slope", doubles, t.DOUBLE, True).expression
+        if isinstance(node, (exp.RegrSlope, exp.Corr)):  # null where all x, or y, are equal, and not NaN
+            name = "corr" if isinstance(node, exp.Corr) else "regr_slope"
+            call = made_call(name, doubles, t.DOUBLE, True).expression
         return self._anew(call, t.DOUBLE, node.key)
 
     def _anew(self, call: Expr, kind: t.Type, wanted: str, nullable: bool = True) -> Expr:

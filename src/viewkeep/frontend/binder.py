@@ -43,8 +43,15 @@ class Bound:
     """With cofactors: the outputs that tell groups apart."""
 
 
-def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, start: int = 0) -> Bound:
-    """The plan of a query. `text` is the whole statement and `start` where the query begins in it."""
+def bind(
+    query: Expr,
+    find_table: Callable[[str], Table | None],
+    text: str,
+    start: int = 0,
+    needs_table: bool = True,
+) -> Bound:
+    """The plan of a query. `text` is the whole statement and `start` where the query begins in it. A view
+    needs a base table, a query that is only read does not."""
     binding = Binding(find_table, text, start, _bind)
     try:
         inner = _bind(binding, canonical(query), {}, None, False)
@@ -55,7 +62,7 @@ def bind(query: Expr, find_table: Callable[[str], Table | None], text: str, star
         ) from problem  # fmt: skip
     relation = inner.relation
     assert isinstance(relation.node, Project)
-    if not any(isinstance(node, Scan) for node in walk(relation.node)):
+    if needs_table and not any(isinstance(node, Scan) for node in walk(relation.node)):
         raise binding.fail(Unsupported, query, "a view needs a base table", "select from one")
     names = tuple(f.name for f in relation.fields)
     _forget_places(relation.node)

@@ -17,14 +17,21 @@ def table_of(node: exp.Create, text: str, describe: Callable[[exp.Expr], tuple[T
     schema = node.this
     target = schema.this if isinstance(schema, exp.Schema) else schema
     name = ".".join(part.name for part in target.parts)
-    if not isinstance(schema, exp.Schema):
-        if node.expression is None:
-            raise SyntaxProblem("a table needs columns", hint="CREATE TABLE t (a INT, PRIMARY KEY (a))")
-        return Table(name, describe(node.expression), ())
+    if any("." in part.name for part in target.parts):  # it would be taken for a schema and a name
+        raise Unsupported(f"a table cannot be called {name}, with a point", hint="use another name")
     columns: list[TableColumn] = []
     key: tuple[str, ...] = ()
     foreign: list[ForeignKey] = []
-    for part in schema.expressions:
+    if not isinstance(schema, exp.Schema) and node.expression is not None:
+        columns += describe(node.expression)
+        for c in columns:
+            if c.type.kind == "array":
+                raise Unsupported(
+                    f"column {c.name} has {c.type}, which viewkeep does not keep",
+                    hint="CAST it to a type that tables can have, or leave it out",
+                    place=place_of(node.expression, text),
+                )
+    for part in schema.expressions if isinstance(schema, exp.Schema) else ():
         if isinstance(part, exp.Constraint):
             part = part.expressions[0]
         if isinstance(part, exp.ColumnDef):
@@ -42,6 +49,8 @@ def table_of(node: exp.Create, text: str, describe: Callable[[exp.Expr], tuple[T
                 hint="columns, PRIMARY KEY and FOREIGN KEY can",
                 place=place_of(part, text),
             )
+    if not columns:
+        raise SyntaxProblem("a table needs columns", hint="CREATE TABLE t (a INT, PRIMARY KEY (a))")
     by_lower = {c.name.lower(): c.name for c in columns}
     if len(by_lower) < len(columns):
         raise TypeMismatch("two columns have the same name", hint="name each column once")
@@ -83,7 +92,7 @@ def _column_def(part: exp.ColumnDef, text: str) -> tuple[TableColumn, bool, Fore
         elif isinstance(rule, exp.Reference):
             table, columns = _referenced(rule)
             reference = ForeignKey((part.name,), table, columns)
-        else:
+        elif not isinstance(rule, exp.CommentColumnConstraint):  # which says nothing about rows
             raise Unsupported(
                 f"{rule.sql('spark')} on a column is not supported",
                 hint="NOT NULL, PRIMARY KEY and REFERENCES are",

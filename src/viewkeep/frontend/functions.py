@@ -182,7 +182,7 @@ SPARK_NAMES |= {"round_double": "round", "round_decimal": "round", "round_intege
                 "size": "size", "get": "get", "element_at": "element_at", "sort_array": "sort_array",
                 "array_contains": "array_contains", "array_join": "array_join", "array_min": "array_min",
                 "array_max": "array_max", "percentile_cont": "percentile",
-                "regr_slope": "regr_slope", "unix_timestamp": "unix_timestamp"}  # fmt: skip
+                "regr_slope": "regr_slope", "corr": "corr", "unix_timestamp": "unix_timestamp"}  # fmt: skip
 
 _ALIASES = {
     "day": ("dayofmonth",), "length": ("char_length", "character_length", "len"), "power": ("pow",),

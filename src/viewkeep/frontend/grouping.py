@@ -63,6 +63,10 @@ class Grouping:
             self._keys[tree] = self._aggregates.input(self._scope.typing.type(tree), "key")
         return column(self._keys[tree].name)
 
+    def has(self, name: exp.Column) -> bool:
+        """Whether a name is that of a column of FROM, and rows are grouped by it."""
+        return self._scope.has(name.name) and self._scope.resolve(name) in self._keys
+
     def sets(self, entries: Sequence[Expr], sets: list[list[int]]) -> None:
         """GROUPING SETS: every row once for each set, with the keys that are not in the set null.
 

@@ -85,6 +85,8 @@ def bind_select(
         node = below.attach(node)
         stage = grouping = bind_grouping(binding, tree.args.get("group"), node, scope, outputs)
         terms = [_keyed(term, scope, grouping) for term in terms]
+        if condition is not None:
+            condition = _by_alias(condition, {name.lower(): e for e, name in outputs}, grouping)
         having = _having(binding, tree, condition, grouping, scope, ctes, terms)
 
     lifted = Subqueries(binding, ctes, scope, stage)
@@ -229,6 +231,17 @@ def _lifted_in_aggregates(tree: Expr, below: Subqueries) -> Expr:
     if isinstance(tree, (exp.Filter, *AGGREGATES)):
         return below.value(tree)
     return over_parts(tree, lambda part: _lifted_in_aggregates(part, below))
+
+
+def _by_alias(tree: Expr, outputs: Mapping[str, Expr], grouping: Grouping) -> Expr:
+    """A condition of HAVING with what the SELECT list calls something in place of the name. What GROUP BY
+    groups by comes first, and in an aggregate a name is a column of FROM."""
+    if isinstance(tree, (exp.Query, exp.Filter, *AGGREGATES)):
+        return tree
+    if isinstance(tree, exp.Column):
+        named = not tree.table and not tree.meta.get("bound") and tree.name.lower() in outputs
+        return exp.Paren(this=outputs[tree.name.lower()].copy()) if named and not grouping.has(tree) else tree
+    return over_parts(tree, lambda part: _by_alias(part, outputs, grouping))
 
 
 def _having(

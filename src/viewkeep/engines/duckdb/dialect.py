@@ -37,7 +37,7 @@ def _checked_division(node: exp.Div) -> exp.Expr:
     """a / b that fails for b = 0 as Spark's does; DuckDB's answers infinity."""
     divided = exp.Div(this=node.this, expression=node.expression)
     divided.meta["checked"] = True
-    if isinstance(node.expression, exp.Literal) and float(node.expression.name or 1) != 0:
+    if node.expression.is_number and float(node.expression.name or 1) != 0:
         return divided
     zero = exp.EQ(this=node.expression.copy(), expression=exp.Literal.number(0))
     failed = exp.Anonymous(this="error", expressions=[exp.Literal.string("division by zero")])

@@ -211,7 +211,7 @@ class DuckDBEngine:
         )
         query = tree.expression
         with self._transaction():
-            self._con.execute(to_sql(create))
+            self._checked(to_sql(create))
             if query is not None:
                 insert = exp.Insert(this=base_table(table.name), expression=query.copy())
                 self._checked(to_sql(insert))
@@ -219,8 +219,17 @@ class DuckDBEngine:
 
     def describe_query(self, tree: exp.Expr) -> tuple[TableColumn, ...]:
         """The columns of a query, for CREATE TABLE ... AS."""
-        rows = self._checked(f"DESCRIBE {to_sql(tree)}").fetchall()
-        return tuple(TableColumn(r[0], _parse_type(r[1]) or t.STRING) for r in rows)
+        columns = []
+        for name, type_name, *_ in self._checked(f"DESCRIBE {to_sql(tree)}").fetchall():
+            # DuckDB's sum of integers, which Spark has as a BIGINT
+            kind = t.BIGINT if type_name == "HUGEINT" else _parse_type(type_name)
+            if kind is None:
+                raise Unsupported(
+                    f"column {name} has {type_name}, which viewkeep does not keep",
+                    hint="CAST it to a type that tables can have, or leave it out",
+                )
+            columns.append(TableColumn(name, kind))
+        return tuple(columns)
 
     def declare_key(self, table: Table, key: Sequence[str]) -> None:
         columns = [_identifier(k) for k in key]
@@ -277,14 +286,19 @@ class DuckDBEngine:
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         try:
             with self._lock:
-                frame = self._con.arrow(to_sql(tree))
+                frame = self._con.answer(to_sql(tree))
         except duckdb.Error as problem:
             raise self._translated(problem) from problem
+        except ValueError as problem:  # from Arrow
+            raise EngineError(f"a sum is out of the range of BIGINT: {problem}", hint="use CAST") from problem
         columns = tuple(frame.column_names)
         rows = tuple(zip(*(c.to_pylist() for c in frame.columns), strict=True)) if columns else ()
         return Result("select", columns, rows, frame=lambda: frame)
 
     def run_other(self, tree: exp.Expr, text: str) -> Result:
+        if isinstance(tree, exp.Use) and tree.this.name.lower() != "main":
+            # a name without a schema is one of main, in what is stored and in other sessions
+            raise Unsupported("USE is not supported on DuckDB", hint="write schema.table")
         if isinstance(tree, exp.Alter):
             name = ".".join(part.name for part in tree.this.parts)
             if self._is_tracked(name):
@@ -463,8 +477,11 @@ class DuckDBEngine:
             return self._refresher.verify(view, compiled, whole, self._store.log())
 
     def standing(self, view: View, compiled: Compiled) -> Standing:
-        with self._lock:
-            return self._standing(view)
+        try:
+            with self._lock:
+                return self._standing(view)
+        except duckdb.Error as problem:
+            raise self._translated(problem) from problem
 
     def _standing(self, view: View) -> Standing:
         entry = next(e for e in self._store.entries() if e.view.name == view.name)
@@ -491,7 +508,11 @@ class DuckDBEngine:
 
 
 def _parse_type(name: str) -> t.Type | None:
-    if name in ("HUGEINT", "UHUGEINT", "FLOAT") or name.startswith(("U", "STRUCT", "MAP")) or "[" in name:
+    if (
+        name in ("HUGEINT", "UHUGEINT", "FLOAT", '"NULL"')
+        or name.startswith(("U", "STRUCT", "MAP"))
+        or "[" in name
+    ):
         return None
     if name.startswith("TIMESTAMP"):
         return t.TIMESTAMP if name == "TIMESTAMP" else None

@@ -78,6 +78,7 @@ _TEMPLATES: Mapping[str, str] = {
     "percentile_disc": "quantile_disc(a, b)",
     "percentile_disc_desc": "quantile_disc(a, b ORDER BY a DESC)",
     "regr_slope": "CASE WHEN regr_sxx(a, b) <> 0 THEN regr_slope(a, b) END",
+    "corr": "CASE WHEN regr_sxx(a, b) <> 0 AND regr_syy(a, b) <> 0 THEN corr(a, b) END",
     "size": "CAST(len(a) AS INTEGER)",
     "get": "CASE WHEN b >= 0 THEN a[b + 1] END",
     "at": f"CASE WHEN b < 0 OR b >= len(a) THEN {_OUTSIDE} ELSE a[b + 1] END",

@@ -86,6 +86,17 @@ class Session:
         with self._lock:
             return self._con.sql(sql).to_arrow_table()
 
+    def answer(self, sql: str) -> Any:
+        """A query's result as an Arrow table, in which sums of integers are BIGINT, as on Spark: DuckDB's are
+        HUGEINT, which Arrow takes for decimals."""
+        with self._lock:
+            found = self._con.sql(sql)
+            table = found.to_arrow_table()
+        for n, kind in enumerate(found.types):
+            if kind == "HUGEINT":
+                table = table.set_column(n, table.column_names[n], table.column(n).cast("int64"))
+        return table
+
     def register(self, name: str, rows: Any) -> None:
         """Lets SQL read an Arrow table under a name."""
         with self._lock:
