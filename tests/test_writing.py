@@ -76,6 +76,8 @@ def test_delete(vk: viewkeep.Connection) -> None:
         "INSERT INTO u (n, s, k) VALUES (2.5, 'xb', 12)",
         "MERGE INTO u USING (SELECT k + 10 AS k, d, s FROM t WHERE k DIV 2 = 1 AND n < 0) AS x ON u.k = x.k "
         "WHEN NOT MATCHED THEN INSERT (k, n, s) VALUES (x.k, x.d, SUBSTRING(x.s, -2))",
+        "MERGE INTO u USING (SELECT 12 AS k) AS x ON u.k = x.k "
+        "WHEN NOT MATCHED THEN INSERT VALUES (x.k, 5 / 2, NULL, SUBSTRING('axb', -2), NULL)",
     ],
 )
 def test_insert(vk: viewkeep.Connection, statement: str) -> None:

@@ -56,8 +56,7 @@ class Writer:
 
     def _insert(self, tree: exp.Insert, table: Table) -> None:
         listed = [e.name for e in tree.this.expressions] if isinstance(tree.this, exp.Schema) else None
-        names = listed or [c.name for c in table.columns]
-        kinds = [_kind(table, name) for name in names] if listed or not table.refused else []
+        kinds = _kinds(table, listed)
         source = tree.expression
         if isinstance(source, exp.Values):
             columns = _Columns(self.find_table, ())
@@ -94,7 +93,8 @@ class Writer:
             if isinstance(then, exp.Update):
                 _assign(then, columns, table)
             elif isinstance(then, exp.Insert) and isinstance(then.expression, exp.Tuple):
-                kinds = [_kind(table, c.name) for c in then.this.expressions]
+                listed = [c.name for c in then.this.expressions] if then.this is not None else None
+                kinds = _kinds(table, listed)
                 then.expression.set("expressions", columns.values(then.expression.expressions, kinds))
 
 
@@ -160,6 +160,14 @@ def _is_plain(tree: Expr) -> bool:
     if isinstance(bare, exp.Literal):
         return bare.is_string or bare.is_int
     return isinstance(bare, (exp.Null, exp.Boolean))
+
+
+def _kinds(table: Table, listed: Sequence[str] | None) -> list[Type | None]:
+    """The types of the columns that values are given for: those that the statement lists, or all. Not known
+    where all are meant and some have types of which viewkeep knows nothing."""
+    if listed is None and table.refused:
+        return []
+    return [_kind(table, name) for name in listed or [c.name for c in table.columns]]
 
 
 def _kind(table: Table, name: str) -> Type | None:

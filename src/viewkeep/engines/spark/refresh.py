@@ -296,7 +296,7 @@ class Refresher:
                 before.version(target),
                 metadata,
                 to_sql(made.statement),
-                alone=self._is_alone(),
+                alone=bool(made.size) and self._is_alone(),
             )
         run.commits += 1
         if made.is_wide and target == delta.ROWS:  # what waited is among the rows that MERGE removed
