@@ -25,9 +25,8 @@ setup: $(INSTALLED) ## install everything: packages, Java, Delta Lake (quick whe
 demo: setup ## the main job on local Spark
 	$(BIN)/viewkeep demo
 
-# three workers on two cores: that with Spark and that with PostgreSQL wait for their servers now and then
 test: setup ## all tests
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(INSTALLED) ## lint, format and types
 	$(BIN)/ruff check .
