@@ -239,7 +239,7 @@ def _by_alias(tree: Expr, outputs: Mapping[str, Expr], grouping: Grouping) -> Ex
     if isinstance(tree, (exp.Query, exp.Filter, *AGGREGATES)):
         return tree
     if isinstance(tree, exp.Column):
-        named = not tree.table and not tree.meta.get("bound") and tree.name.lower() in outputs
+        named = not tree.table and not tree.meta_get("bound") and tree.name.lower() in outputs
         return exp.Paren(this=outputs[tree.name.lower()].copy()) if named and not grouping.has(tree) else tree
     return over_parts(tree, lambda part: _by_alias(part, outputs, grouping))
 

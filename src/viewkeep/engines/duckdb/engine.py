@@ -290,7 +290,10 @@ class DuckDBEngine:
         except duckdb.Error as problem:
             raise self._translated(problem) from problem
         except ValueError as problem:  # from Arrow
-            raise EngineError(f"a sum is out of the range of BIGINT: {problem}", hint="use CAST") from problem
+            raise EngineError(
+                f"a sum is out of the range of BIGINT: {problem}",
+                hint="sum a DECIMAL: SUM(CAST(column AS DECIMAL(28, 0)))",
+            ) from problem
         columns = tuple(frame.column_names)
         rows = tuple(zip(*(c.to_pylist() for c in frame.columns), strict=True)) if columns else ()
         return Result("select", columns, rows, frame=lambda: frame)
