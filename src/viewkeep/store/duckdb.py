@@ -8,17 +8,20 @@
     history one row a refresh: when, to which versions, how, why, and what it took
     log:T   the modification log of base table T       view:V:rows, view:V:cache_1  what view V stores
 
-View, caches and watermark move in one transaction.
+View, caches and watermark move in one transaction. A refresh that had nothing to do changes none of them, so
+that it is noted with the next one that does: its row of the history, and how far it looked.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import duckdb
@@ -35,9 +38,12 @@ from viewkeep.results import Refresh
 # how many earlier refreshes of a view the chooser looks at
 REMEMBERED = 50
 _MISSING = object()
-# For each database file that this process has open, how often viewkeep's tables in it may have changed.
-# Nobody else can write to the file, so what was read is right until this number moves, whoever moved it.
+# For each database file that this process has open, how often viewkeep's tables in it may have changed, and
+# the stores that are in a transaction. Nobody else can write to the file, so what was read is right until the
+# number moves, whoever moved it, as long as no other store is about to commit.
 _CHANGES: Counter[str] = Counter()
+_OPEN: defaultdict[str, set[int]] = defaultdict(set)
+_COUNTING = Lock()
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,6 @@ class Entry:
 
     view: View
     watermark: int
-    refreshed: datetime | None
 
 
 @dataclass(frozen=True)
@@ -103,11 +108,22 @@ class Log:
 
 @dataclass(frozen=True)
 class _Read:
-    """What was read of views and meta, and when."""
+    """What was read of views and meta, with what this session has written since, and when."""
 
     at: int
     entries: tuple[Entry, ...] | None = None
     numbers: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class _Note:
+    """A refresh that is to be written down, and when it was, by the clock of this process. `watermark`: where
+    the view is then, unless that is written down already."""
+
+    done: Refresh
+    watermark: int | None
+    versions: Mapping[str, int]
+    when: float
 
 
 class Store:
@@ -117,6 +133,15 @@ class Store:
         self.con = con
         self._database = str(Path(path).resolve()) if path else f"memory {id(self)}"
         self._read = _Read(-1)
+        self._began: int | None = None
+        """How often viewkeep's tables had changed when the transaction began, where no other was open."""
+        self._own = 0
+        """How often this transaction has changed them."""
+        self._notes: list[_Note] = []
+        self._later: list[_Note] = []
+        """Of earlier transactions: refreshes that did nothing."""
+        self._before: list[_Note] = []
+        """Those that there were when the transaction began."""
         self._logged: dict[str, tuple[str, ...]] = {}
         """The columns of logs, by the lower case of their tables' names."""
         self._past: dict[str, list[Past]] = {}
@@ -165,29 +190,109 @@ class Store:
     # --- what was read before ---
 
     def _known(self) -> _Read:
-        if self._read.at != _CHANGES[self._database]:
+        if self._read.at != _CHANGES[self._database] or self._others():
             self._read = _Read(_CHANGES[self._database])
         return self._read
 
-    def _write(self, sql: str, values: Sequence[Any]) -> None:
-        """Changes viewkeep's own tables."""
-        _CHANGES[self._database] += 1
+    def _others(self) -> set[int]:
+        """The other stores of this database that are in a transaction."""
+        return _OPEN[self._database] - {id(self)}
+
+    def _write(self, sql: str, values: Sequence[Any], **known: Any) -> None:
+        """Changes viewkeep's own tables. `known`: what is known of them then, of what was read before; None
+        where it is to be read again."""
+        with _COUNTING:
+            is_right = self._read.at == _CHANGES[self._database]
+            _CHANGES[self._database] += 1
+            self._own += 1
+            if is_right:
+                self._read = replace(self._read, at=_CHANGES[self._database], **known)
         self.con.execute(sql, values)
 
-    def ended(self) -> None:
-        """A transaction has ended: what was read meanwhile was as before it, or is not so after all."""
-        _CHANGES[self._database] += 1
+    # --- transactions ---
+
+    def begun(self) -> None:
+        """A transaction begins."""
+        with _COUNTING:
+            self._began = _CHANGES[self._database] if not self._others() else None
+            self._own = 0
+            self._before = list(self._later)
+            _OPEN[self._database].add(id(self))
+
+    def ended(self, *, committed: bool) -> None:
+        """A transaction has ended: what others read meanwhile was as before it. What this one has read, and
+        written, is right where it was committed and alone."""
+        with _COUNTING:
+            _OPEN[self._database].discard(id(self))
+            alone = self._began is not None and not self._others()
+            alone = alone and _CHANGES[self._database] == (self._began or 0) + self._own
+            is_right = committed and alone and self._read.at == _CHANGES[self._database]
+            if self._own:
+                _CHANGES[self._database] += 1
+            self._read = replace(self._read, at=_CHANGES[self._database]) if is_right else _Read(-1)
+        self._later = [*self._later, *self._notes] if committed else self._before
+        self._notes = []
+
+    def settle(self) -> None:
+        """Writes down what the transaction did, before it is committed. Where it did nothing, that can wait
+        for one that does: were it lost, the next refresh would look at the same part of the log again."""
+        if any(note.done.strategy != "none" for note in self._notes):
+            self.write_down()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether refreshes are not written down yet."""
+        return bool(self._later or self._notes)
+
+    def write_down(self) -> None:
+        """Writes down all refreshes that are not yet. Another session may have moved a view further than one
+        of an earlier transaction tells."""
+        began = time.time()
+        marks = {
+            (n.done.view.lower(), n.watermark): round((began - n.when) * 1e6)
+            for n in self._later
+            if n.watermark is not None
+        }
+        if marks:
+            rows = ", ".join("(?, ?, ?)" for _ in marks)
+            self._write(
+                "UPDATE viewkeep.views AS v SET watermark = greatest(v.watermark, d.mark), "
+                "refreshed = greatest(v.refreshed, now()::TIMESTAMP - to_microseconds(d.ago)) "
+                f"FROM (VALUES {rows}) AS d(name, mark, ago) WHERE v.name = d.name",
+                [value for (name, mark), ago in marks.items() for value in (name, mark, ago)],
+            )
+        for own in sorted({n.watermark for n in self._notes if n.watermark is not None}):
+            names = [note.done.view.lower() for note in self._notes if note.watermark == own]
+            self._write(
+                "UPDATE viewkeep.views SET watermark = ?, refreshed = now()::TIMESTAMP "
+                f"WHERE name IN ({', '.join('?' for _ in names)})",
+                [own, *names],
+            )
+        notes = [*self._later, *self._notes]
+        if notes:
+            row = "(?, now()::TIMESTAMP - to_microseconds(?), ?, ?, ?, ?, ?, ?, ?, ?)"
+            values: list[Any] = []
+            for note in notes:
+                ago = round((began - note.when) * 1e6) if note in self._later else 0
+                done = note.done
+                values += [done.view, ago, json.dumps(note.versions), done.strategy, done.reason]
+                values += [done.changes_in, done.rows_changed, done.diff_rows, done.statements, done.seconds]
+            rows = ", ".join(row for _ in notes)
+            self.con.execute(f"INSERT INTO viewkeep.history VALUES {rows}", values)
+        self._later, self._notes = [], []
 
     # --- views ---
 
     def entries(self) -> Sequence[Entry]:
         known = self._known()
         if known.entries is None:
-            rows = self.con.execute(
-                "SELECT doc, watermark, refreshed, position FROM viewkeep.views"
-            ).fetchall()
-            rows = sorted(rows, key=lambda row: row[3])  # for which DuckDB takes longer than for all the rest
-            entries = tuple(Entry(View.from_json(doc), mark, when) for doc, mark, when, _ in rows)
+            rows = self.con.execute("SELECT doc, watermark, position FROM viewkeep.views").fetchall()
+            rows = sorted(rows, key=lambda row: row[2])  # for which DuckDB takes longer than for all the rest
+            entries = tuple(Entry(View.from_json(doc), mark) for doc, mark, _ in rows)
+            for note in self._later:
+                entries = _moved(entries, note, back=False)
+            for note in self._notes:
+                entries = _moved(entries, note)
             known = self._read = replace(known, entries=entries)
         assert known.entries is not None
         return known.entries
@@ -197,50 +302,63 @@ class Store:
             "INSERT INTO viewkeep.views SELECT ?, coalesce(max(position), 0) + 1, ?, ?, "
             "now()::TIMESTAMP FROM viewkeep.views",
             [view.name.lower(), view.to_json(), watermark],
+            entries=None,
         )
         self._past[view.name.lower()] = []
 
+    def refreshed(self, view: str) -> datetime | None:
+        """When a view was last refreshed, of what is written down."""
+        rows = self.con.execute("SELECT refreshed FROM viewkeep.views WHERE name = ?", [view.lower()])
+        (when,) = rows.fetchone()
+        return when  # type: ignore[no-any-return]
+
     def move_watermark(self, view: str, watermark: int) -> None:
+        """Has a view wait at a point, be it before the one where it was."""
+        self.write_down()
         self._write(
             "UPDATE viewkeep.views SET watermark = ?, refreshed = now()::TIMESTAMP WHERE name = ?",
             [watermark, view.lower()],
+            entries=None,
         )
 
     def note_filled(self, view: str, longest: float | None) -> None:
         """A view was computed: with its caches, or bare."""
         if longest is None:
-            self._note(f"bare:{view.lower()}", 1)
-            return
+            self._note({f"bare:{view.lower()}": 1})
+        else:
+            self._note({f"bare:{view.lower()}": 0, f"longest:{view.lower()}": round(longest * 1e6)})
+
+    def _note(self, noted: Mapping[str, int]) -> None:
+        numbers = {**self._numbers(), **noted}
         self._write(
-            "INSERT OR REPLACE INTO viewkeep.meta VALUES (?, 0), (?, ?)",
-            [f"bare:{view.lower()}", f"longest:{view.lower()}", round(longest * 1e6)],
+            f"INSERT OR REPLACE INTO viewkeep.meta VALUES {', '.join('(?, ?)' for _ in noted)}",
+            [value for pair in noted.items() for value in pair],
+            numbers=numbers,
         )
 
-    def _note(self, key: str, value: int) -> None:
-        self._write("INSERT OR REPLACE INTO viewkeep.meta VALUES (?, ?)", [key, value])
-
     def remove_view(self, view: str) -> None:
+        self.write_down()
         self._write(
             "DELETE FROM viewkeep.meta WHERE key IN (?, ?)",
             [f"bare:{view.lower()}", f"longest:{view.lower()}"],
+            numbers=None,
         )
-        self._write("DELETE FROM viewkeep.views WHERE name = ?", [view.lower()])
+        self._write("DELETE FROM viewkeep.views WHERE name = ?", [view.lower()], entries=None)
         self.con.execute("DELETE FROM viewkeep.history WHERE lower(view) = ?", [view.lower()])
 
     # --- the history ---
 
-    def remember(self, done: Refresh, versions: Mapping[str, int]) -> None:
-        """Notes a refresh."""
+    def record(self, done: Refresh, watermark: int | None, versions: Mapping[str, int]) -> None:
+        """Notes a refresh, and how far the view is then, unless that is written down already."""
         past = self._noted(done.view)
         if done.strategy != "none":
             # without what it shares with other views, and without making the script, which is done once
             seconds = done.seconds - done.phases.get("net", 0) - done.phases.get("plan", 0)
             past.append(Past(done.strategy, done.changes_in, seconds, done.statements))
-        self.con.execute(
-            "INSERT INTO viewkeep.history VALUES (?, now()::TIMESTAMP, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [done.view, json.dumps(versions), done.strategy, done.reason, done.changes_in, done.rows_changed,
-             done.diff_rows, done.statements, done.seconds],
-        )  # fmt: skip
+        note = _Note(done, watermark, versions, time.time())
+        self._notes.append(note)
+        if self._read.entries is not None:
+            self._read = replace(self._read, entries=_moved(self._read.entries, note))
 
     def past(self, view: str) -> Sequence[Past]:
         """The last refreshes that did something, oldest first."""
@@ -289,10 +407,7 @@ class Store:
     def next_seq(self, table: str) -> int:
         """The number of a statement that changes a table."""
         seq = self.last_seq() + 1
-        self._write(
-            "INSERT OR REPLACE INTO viewkeep.meta VALUES ('seq', ?), (?, ?)",
-            [seq, f"log:{table.lower()}", seq],
-        )
+        self._note({"seq": seq, f"log:{table.lower()}": seq})
         return seq
 
     def start_log(self, table: Table) -> None:
@@ -302,6 +417,7 @@ class Store:
         self._write(
             "INSERT OR IGNORE INTO viewkeep.meta VALUES (?, ?)",
             [f"log:{table.name.lower()}", self.last_seq()],
+            numbers=None,
         )
 
     def widen_log(self, table: Table) -> None:
@@ -344,6 +460,7 @@ class Store:
 
     def trim_log(self, table: str, upto: int) -> None:
         """Forgets events that every view that reads the table has seen."""
+        self.write_down()
         seen = exp.LTE(this=_seq(), expression=exp.Literal.number(upto))
         self.con.execute(to_sql(exp.Delete(this=PLACES.log(table), where=exp.Where(this=seen))))
 
@@ -361,6 +478,17 @@ class Store:
 
     def remove_table(self, name: str) -> None:
         self.con.execute("DELETE FROM viewkeep.tables WHERE name = ?", [name.lower()])
+
+
+def _moved(entries: tuple[Entry, ...], note: _Note, *, back: bool = True) -> tuple[Entry, ...]:
+    """The entries after a refresh. `back`: also where that is before the watermark of the view."""
+    mark, own = note.watermark, note.done.view.lower()
+    if mark is None:
+        return entries
+    return tuple(
+        replace(e, watermark=mark) if e.view.name.lower() == own and (back or e.watermark < mark) else e
+        for e in entries
+    )
 
 
 def _seq() -> exp.Column:

@@ -261,6 +261,11 @@ class Store:
 
     # --- the history ---
 
+    def record(self, done: Refresh, watermark: str, versions: Mapping[str, str]) -> None:
+        """Notes a refresh, and how far the view is then."""
+        self.move_watermark(done.view, watermark)
+        self.remember(done, versions)
+
     def remember(self, done: Refresh, versions: Mapping[str, str]) -> None:
         """Notes a refresh."""
         past = self._noted(done.view)

@@ -44,7 +44,7 @@ from viewkeep.frontend.functions import UserFunction
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 from viewkeep.store.duckdb import Log, Store
-from viewkeep.store.places import base_table
+from viewkeep.store.places import SCHEMA, base_table
 
 # how much of the log is kept that every view has seen: to delete after each refresh would cost each of them
 SEEN_STATEMENTS, SEEN_ROWS = 64, 10_000
@@ -97,23 +97,38 @@ class DuckDBEngine:
         self._catalog = _Catalog(-1)
 
     def close(self) -> None:
-        self._con.close()
+        try:
+            with suppress(duckdb.Error):  # what is lost says that nothing was done, and maybe why
+                self._write_down()
+        finally:
+            self._con.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._lock:
-            self._con.execute("BEGIN")
+            self._store.begun()
             try:
+                self._con.execute("BEGIN")
                 yield
+                self._store.settle()
                 self._con.execute("COMMIT")
             except BaseException:
-                with suppress(duckdb.TransactionException):  # a COMMIT that failed may have ended it
-                    self._con.execute("ROLLBACK")
-                self._refresher.forget()
-                self._trimmed.clear()
+                try:
+                    with suppress(duckdb.TransactionException):  # a COMMIT that failed may have ended it
+                        self._con.execute("ROLLBACK")
+                finally:
+                    self._refresher.forget()
+                    self._trimmed.clear()
+                    self._store.ended(committed=False)
                 raise
-            finally:
-                self._store.ended()
+            self._store.ended(committed=True)
+
+    def _write_down(self) -> None:
+        """Has the history tell all refreshes, for someone who reads it."""
+        with self._lock:
+            if self._store.is_behind:
+                with self._transaction():
+                    self._store.write_down()
 
     # --- base tables ---
 
@@ -286,6 +301,8 @@ class DuckDBEngine:
     def run_query(self, tree: exp.Expr, text: str) -> Result:
         try:
             with self._lock:
+                if any(table.db.lower() == SCHEMA for table in tree.find_all(exp.Table)):
+                    self._write_down()
                 frame = self._con.answer(to_sql(tree))
         except duckdb.Error as problem:
             raise self._translated(problem) from problem
@@ -394,7 +411,7 @@ class DuckDBEngine:
             now = self._store.last_seq()
             self._store.add_view(view, now)
             created = refreshed(view, "full", "created", started, counted=rows, statements=filled)
-            self._store.remember(created, {table.name: now for table in view.tables})
+            self._store.record(created, None, {table.name: now for table in view.tables})
         return rows
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
@@ -487,6 +504,7 @@ class DuckDBEngine:
             raise self._translated(problem) from problem
 
     def _standing(self, view: View) -> Standing:
+        self._write_down()
         entry = next(e for e in self._store.entries() if e.view.name == view.name)
         count = exp.select(exp.Count(this=exp.Star())).from_(base_table(view.name))
         rows = int(self._con.execute(to_sql(count)).fetchone()[0])
@@ -496,9 +514,10 @@ class DuckDBEngine:
             for table in view.tables
         )
         versions = {table.name: entry.watermark for table in view.tables}
-        return Standing(rows, pending, entry.refreshed, versions)
+        return Standing(rows, pending, self._store.refreshed(view.name), versions)
 
     def history(self) -> Result:
+        self._write_down()
         columns = "view, refreshed, versions, strategy, reason, changes_in, rows_changed, diff_rows, "
         cursor = self._checked(f"SELECT {columns}statements, seconds FROM viewkeep.history ORDER BY rowid")
         return Result("select", tuple(d[0] for d in cursor.description), tuple(cursor.fetchall()))

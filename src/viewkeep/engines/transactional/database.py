@@ -44,14 +44,11 @@ class Log(Protocol):
 class Notes(Protocol):
     """What a store remembers of views, apart from their rows."""
 
-    def move_watermark(self, view: str, watermark: Point) -> None:
-        """A view shows the log up to a point."""
-
     def note_filled(self, view: str, longest: float | None) -> None:
         """A view was computed: with its caches, or bare."""
 
-    def remember(self, done: Refresh, versions: Mapping[str, Point]) -> None:
-        """Notes a refresh."""
+    def record(self, done: Refresh, watermark: Point, versions: Mapping[str, Point]) -> None:
+        """Notes a refresh, after which the view shows the log up to a point."""
 
     def past(self, view: str) -> Sequence[Past]:
         """The last refreshes that did something, oldest first."""

@@ -235,8 +235,7 @@ class Refresher:
         return counts
 
     def _record(self, view: View, done: Refresh, log: Log) -> None:
-        self._notes.move_watermark(view.name, log.upto)
-        self._notes.remember(done, {table.name: log.upto for table in view.tables})
+        self._notes.record(done, log.upto, {table.name: log.upto for table in view.tables})
 
     def _recomputed(
         self,
