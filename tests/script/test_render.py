@@ -21,6 +21,9 @@ class Names:
     def table(self, scan: Scan) -> exp.Expr:
         return exp.to_table(scan.table)
 
+    def images(self, table: str) -> exp.Expr | None:
+        return None
+
     def net(self, table: str) -> exp.Expr:
         raise NotImplementedError
 

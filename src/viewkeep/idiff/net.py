@@ -134,6 +134,20 @@ def net_changes_by_enforced_key(table: Table, log: exp.Query) -> exp.Select:
     return query.with_("events", as_=events).with_("ends", as_=ends)
 
 
+def images(table: Table, net: Expr, sign: str) -> exp.Query:
+    """The rows of a net relation of a table with a key: as they were, with -1 as `sign`, and as they are,
+    with 1."""
+    states: list[exp.Select] = []
+    for absent, number in (("insert", exp.Neg(this=_number(1))), ("delete", _number(1))):
+        before = absent == "insert"
+        others = (exp.alias_(_quoted(pre_name(n) if before else n), n, quoted=True) for n in non_keys(table))
+        told = exp.alias_(exp.Cast(this=number, to=exp.DataType.build("INT")), sign, quoted=True)
+        there = exp.NEQ(this=_quoted(NET_KIND), expression=exp.Literal.string(absent))
+        keys = (_quoted(k) for k in table.key)
+        states.append(exp.select(*keys, *others, told).from_(net.copy()).where(there))
+    return exp.Union(this=states[0], expression=states[1], distinct=False)
+
+
 def summary(table: Table, net: Expr) -> exp.Select:
     """One row that says what a net relation holds: how many of each kind, and which columns change.
 

@@ -72,6 +72,10 @@ class Names(Protocol):
     def net(self, table: str) -> Expr:
         """The net changes of a base table in this batch."""
 
+    def images(self, table: str) -> Expr | None:
+        """The rows of these net changes as they were and as they are, with SIGN, where there is a relation of
+        them; a script that reads it is planned sooner than one that makes it from the net changes."""
+
     def ref(self, name: str) -> Expr:
         """A relation that the script computed."""
 
@@ -256,6 +260,9 @@ class Renderer:
     def _images(self, node: Images) -> _Block:
         """Both states of the rows of the table's net changes."""
         scan = node.scan
+        made = self._names.images(scan.table)
+        if made is not None:
+            return self._leaf(made, [*((c.name, base) for c, base in scan.fields), (SIGN.name, SIGN.name)])
         states: list[exp.Query] = []
         for state, absent, sign in (("pre", "insert", -1), ("post", "delete", 1)):
             names = [

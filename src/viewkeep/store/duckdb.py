@@ -37,6 +37,8 @@ from viewkeep.results import Refresh
 
 # how many earlier refreshes of a view the chooser looks at
 REMEMBERED = 50
+# how many refreshes that did nothing may be not written down
+MOST_UNWRITTEN = 100
 _MISSING = object()
 # For each database file that this process has open, how often viewkeep's tables in it may have changed, and
 # the stores that are in a transaction. Nobody else can write to the file, so what was read is right until the
@@ -234,9 +236,11 @@ class Store:
         self._notes = []
 
     def settle(self) -> None:
-        """Writes down what the transaction did, before it is committed. Where it did nothing, that can wait
-        for one that does: were it lost, the next refresh would look at the same part of the log again."""
+        """Writes down what the transaction did, before it is committed. Where it did nothing, that can wait:
+        were it lost, the next refresh would look at the same part of the log again."""
         if any(note.done.strategy != "none" for note in self._notes):
+            self._write_notes()
+        if len(self._later) >= MOST_UNWRITTEN:
             self.write_down()
 
     @property
@@ -245,41 +249,51 @@ class Store:
         return bool(self._later or self._notes)
 
     def write_down(self) -> None:
-        """Writes down all refreshes that are not yet. Another session may have moved a view further than one
-        of an earlier transaction tells."""
-        began = time.time()
+        """Writes down all refreshes that are not yet: before anyone reads of them, and before the log loses
+        what they have seen."""
+        self._write_notes()
+        if not self._later:
+            return
+        now = time.time()
         marks = {
-            (n.done.view.lower(), n.watermark): round((began - n.when) * 1e6)
+            (n.done.view.lower(), n.watermark): round((now - n.when) * 1e6)
             for n in self._later
             if n.watermark is not None
         }
-        if marks:
+        if marks:  # another session may have moved a view further since
             rows = ", ".join("(?, ?, ?)" for _ in marks)
             self._write(
                 "UPDATE viewkeep.views AS v SET watermark = greatest(v.watermark, d.mark), "
-                "refreshed = greatest(v.refreshed, now()::TIMESTAMP - to_microseconds(d.ago)) "
-                f"FROM (VALUES {rows}) AS d(name, mark, ago) WHERE v.name = d.name",
+                "refreshed = greatest(v.refreshed, now()::TIMESTAMP - to_microseconds(d.ago)) FROM "
+                "(SELECT name, max(mark) AS mark, min(ago) AS ago "
+                f"FROM (VALUES {rows}) AS n(name, mark, ago) GROUP BY name) AS d WHERE v.name = d.name",
                 [value for (name, mark), ago in marks.items() for value in (name, mark, ago)],
             )
-        for own in sorted({n.watermark for n in self._notes if n.watermark is not None}):
-            names = [note.done.view.lower() for note in self._notes if note.watermark == own]
+        self._write_history(self._later, now)
+        self._later = []
+
+    def _write_notes(self) -> None:
+        for mark in sorted({n.watermark for n in self._notes if n.watermark is not None}):
+            names = [note.done.view.lower() for note in self._notes if note.watermark == mark]
             self._write(
                 "UPDATE viewkeep.views SET watermark = ?, refreshed = now()::TIMESTAMP "
                 f"WHERE name IN ({', '.join('?' for _ in names)})",
-                [own, *names],
+                [mark, *names],
             )
-        notes = [*self._later, *self._notes]
-        if notes:
-            row = "(?, now()::TIMESTAMP - to_microseconds(?), ?, ?, ?, ?, ?, ?, ?, ?)"
-            values: list[Any] = []
-            for note in notes:
-                ago = round((began - note.when) * 1e6) if note in self._later else 0
-                done = note.done
-                values += [done.view, ago, json.dumps(note.versions), done.strategy, done.reason]
-                values += [done.changes_in, done.rows_changed, done.diff_rows, done.statements, done.seconds]
-            rows = ", ".join(row for _ in notes)
-            self.con.execute(f"INSERT INTO viewkeep.history VALUES {rows}", values)
-        self._later, self._notes = [], []
+        if self._notes:
+            self._write_history(self._notes, None)
+        self._notes = []
+
+    def _write_history(self, notes: Sequence[_Note], now: float | None) -> None:
+        """`now`: the time, if the refreshes were before this transaction."""
+        values: list[Any] = []
+        for note in notes:
+            done, ago = note.done, 0 if now is None else round((now - note.when) * 1e6)
+            values += [done.view, ago, json.dumps(note.versions), done.strategy, done.reason]
+            values += [done.changes_in, done.rows_changed, done.diff_rows, done.statements, done.seconds]
+        row = "(?, now()::TIMESTAMP - to_microseconds(?), ?, ?, ?, ?, ?, ?, ?, ?)"
+        rows = ", ".join(row for _ in notes)
+        self.con.execute(f"INSERT INTO viewkeep.history VALUES {rows}", values)
 
     # --- views ---
 

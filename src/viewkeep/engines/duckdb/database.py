@@ -37,6 +37,7 @@ class DuckDBDatabase:
     indexes_several = False
     worth_an_index = 10_000
     indexes_in_refreshes = True  # nobody else writes while the file is open here
+    keeps_images = True
     looked_up = LOOKED_UP
 
     def __init__(self, session: Session) -> None:

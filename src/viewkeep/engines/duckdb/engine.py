@@ -519,7 +519,9 @@ class DuckDBEngine:
     def history(self) -> Result:
         self._write_down()
         columns = "view, refreshed, versions, strategy, reason, changes_in, rows_changed, diff_rows, "
-        cursor = self._checked(f"SELECT {columns}statements, seconds FROM viewkeep.history ORDER BY rowid")
+        cursor = self._checked(
+            f"SELECT {columns}statements, seconds FROM viewkeep.history ORDER BY refreshed, rowid"
+        )
         return Result("select", tuple(d[0] for d in cursor.description), tuple(cursor.fetchall()))
 
     def sql(self, tree: exp.Expr, pretty: bool = False) -> str:

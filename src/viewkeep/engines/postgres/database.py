@@ -43,6 +43,7 @@ class PostgresDatabase:
     # Keys that may be null are not joined by hashing: without an index each is compared with every row.
     worth_an_index = 500
     indexes_in_refreshes = False  # everybody who writes to the table would have to wait
+    keeps_images = False
     looked_up = sys.maxsize  # its planner weighs both ways by what it knows of the relations
 
     def __init__(self, session: Session) -> None:

@@ -36,6 +36,9 @@ class SparkNames:
         versions = self._before if scan.state == "pre" else self._after
         return versioned(scan.table, versions.get(scan.table))
 
+    def images(self, table: str) -> None:
+        return None
+
     def net(self, table: str) -> exp.Expr:
         return exp.table_(temporary(f"net_{table}"), quoted=True)
 

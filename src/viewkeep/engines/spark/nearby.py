@@ -289,6 +289,9 @@ class _Here:
     def stored(self, target: str) -> Expr:
         return exp.table_(target, quoted=True)
 
+    def images(self, table: str) -> None:
+        return None
+
     def net(self, table: str) -> Expr:
         return exp.table_(temporary(f"net_{table}"), quoted=True)
 

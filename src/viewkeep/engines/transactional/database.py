@@ -71,6 +71,9 @@ class Database(Protocol):
     """How many rows a stored relation must have to be worth an index."""
     indexes_in_refreshes: bool
     """Whether a refresh may index base tables: others who write to them would have to wait."""
+    keeps_images: bool
+    """Whether changed rows, as they were and as they are, get a relation of their own for all views: that takes
+    a statement more, and spares each script the planning."""
     looked_up: int
     """How many values a statement of a script may look for in an index; for more it scans the relation."""
 

@@ -67,6 +67,11 @@ class TableNames:
     def net(self, table: str) -> exp.Expr:
         return self._database.places.passing(f"net:{table.lower()}")
 
+    def images(self, table: str) -> exp.Expr | None:
+        if not self._database.keeps_images or not self._tables[table].key:
+            return None
+        return self._database.places.passing(f"images:{table.lower()}")
+
     def ref(self, name: str) -> exp.Expr:
         return self._database.places.passing(name)
 
@@ -88,6 +93,9 @@ class AsOf:
 
     def net(self, table: str) -> exp.Expr:
         return self._names.net(table)
+
+    def images(self, table: str) -> exp.Expr | None:
+        return self._names.images(table)
 
     def ref(self, name: str) -> exp.Expr:
         return self._names.ref(name)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
 
+from viewkeep.algebra.script_nodes import SIGN as SIGN_OF_IMAGE
 from viewkeep.catalog.models import Table, View
 from viewkeep.engines.report import Counts, kinds_present
 from viewkeep.engines.transactional.database import Database, Log, Point
 from viewkeep.engines.transactional.names import TableNames, bare
 from viewkeep.idiff.bags import changed_rows, occurrence_changes, value_changes
-from viewkeep.idiff.net import SEQ, SIGN, census, net_changes_by_enforced_key, tally
+from viewkeep.idiff.net import SEQ, SIGN, census, images, net_changes_by_enforced_key, tally
 
 # seconds that combining takes by estimate, before any was timed: for a table, and for an event of its log
 A_TABLE, AN_EVENT = 0.006, 1e-6
@@ -56,13 +57,17 @@ class Nets:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._made: dict[str, _Made] = {}
+        self._imaged: dict[str, _Made] = {}
+        """The net relations of which there are images."""
         self._texts: dict[_Form, tuple[str, ...]] = {}
+        self._image_texts: dict[_Form, str] = {}
         self._counted: dict[str, tuple[Point, Point, int, int]] = {}
         self._an_event = AN_EVENT
 
     def forget(self) -> None:
         """A transaction was rolled back: its relations are gone, and its numbers will be used again."""
         self._made.clear()
+        self._imaged.clear()
         self._counted.clear()
 
     def waiting(
@@ -113,6 +118,18 @@ class Nets:
                 found = tally(table, made.table, made.census)
                 present[table.name], counts[table.name] = kinds_present(found)
         return present, counts
+
+    def image(self, tables: Iterable[str], names: TableNames) -> None:
+        """Makes the images of net changes that are there, unless there are images of them."""
+        for table in tables:
+            made, place = self._made.get(table), names.images(table)
+            if made is not None and place is not None and self._imaged.get(table) is not made:
+                form = _form(made.table)
+                if form not in self._image_texts:
+                    query = images(made.table, names.net(table), SIGN_OF_IMAGE.name)
+                    self._image_texts[form] = self._database.temporary(place, query)
+                self._database.run(self._image_texts[form])
+                self._imaged[table] = made
 
     def _make(self, table: Table, names: TableNames, log: Log, after: Point) -> _Made:
         made = self._made.get(table.name)

@@ -11,8 +11,8 @@ from typing import Any
 from sqlglot import exp
 
 from viewkeep.algebra.bags import OCCURRENCE
-from viewkeep.algebra.nodes import Column, Scan
-from viewkeep.algebra.script_nodes import Stored
+from viewkeep.algebra.nodes import Column, Scan, walk
+from viewkeep.algebra.script_nodes import Images, Stored
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import ALWAYS, SMALL_TABLES, Choice, Kept
 from viewkeep.engines.choosing import weigh
@@ -64,6 +64,8 @@ class _Ready:
     changes: tuple[tuple[str, Change], ...]
     lookups: frozenset[tuple[str, str]]
     """Base tables of which rows are looked up, and by which column."""
+    imaged: tuple[str, ...] = ()
+    """Base tables of which changed rows are read in both states."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ class Refresher:
         unindexed = time.perf_counter()
         indexed = self._index_tables(view, ready, counts, sizes, progress)
         started += time.perf_counter() - unindexed  # done once, for all refreshes to come
+        self.nets.image(ready.imaged, names)
         with self._database.planning():
             ran = self._run(view, ready, names)
         strategy = "groups" if ran.recomputed else strategy
@@ -342,7 +345,7 @@ class Refresher:
             made = statements(script, names, self._sought(view, script, looking) if looking else ())
             steps = tuple(self._step(compute, names.ref(compute.name)) for compute in made.computes)
             changes = tuple((self._database.sql(c.statement), c) for c in made.changes)
-            self._ready[key] = _Ready(script, steps, changes, _base_lookups(script))
+            self._ready[key] = _Ready(script, steps, changes, _base_lookups(script), _imaged(script))
         return self._ready[key]
 
     def _sought(self, view: View, script: Script, sizes: Sizes) -> list[tuple[Scan, str]]:
@@ -542,6 +545,13 @@ def _overhead(ready: _Ready) -> float:
 def _target(view: View, name: str) -> str:
     """What a target is called among relations whose sizes are known; no table's name has a colon."""
     return f"{view.name}:{name}"
+
+
+def _imaged(script: Script) -> tuple[str, ...]:
+    queries = [let.query for let in script.lets]
+    queries += [diff.query for apply in script.applies for diff in apply.diffs]
+    found = {n.scan.table for query in queries for n in walk(query) if isinstance(n, Images)}
+    return tuple(sorted(found))
 
 
 def _base_lookups(script: Script) -> frozenset[tuple[str, str]]:
