@@ -72,7 +72,7 @@ class Database(Protocol):
     indexes_in_refreshes: bool
     """Whether a refresh may index base tables: others who write to them would have to wait."""
     keeps_images: bool
-    """Whether changed rows, as they were and as they are, get a relation of their own for all views: that takes
+    """Whether changed rows, as they were and as they are, get a relation of their own for all views: it takes
     a statement more, and spares each script the planning."""
     looked_up: int
     """How many values a statement of a script may look for in an index; for more it scans the relation."""
@@ -117,6 +117,9 @@ class Database(Protocol):
 
     def distinct_values(self, table: str, column: str) -> int:
         """How many values a column of a base table has, about."""
+
+    def at_least(self, sql: str) -> float:
+        """The seconds that a statement takes however little it reads, most of them for planning it."""
 
     def planning(self) -> AbstractContextManager[None]:
         """Statements of a delta script: planned as small diffs need it."""

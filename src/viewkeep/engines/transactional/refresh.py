@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from viewkeep.algebra.bags import OCCURRENCE
 from viewkeep.algebra.nodes import Column, Scan, walk
-from viewkeep.algebra.script_nodes import Images, Stored
+from viewkeep.algebra.script_nodes import Empty, Images, Stored
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import ALWAYS, SMALL_TABLES, Choice, Kept
 from viewkeep.engines.choosing import weigh
@@ -27,6 +27,7 @@ from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Verification
 from viewkeep.rules.context import Target
 from viewkeep.script.cost import Sizes, lookups
+from viewkeep.script.emptiness import is_empty, read_by
 from viewkeep.script.model import Script
 from viewkeep.script.plan import Change, Compute, statements
 from viewkeep.script.render import Renderer
@@ -37,8 +38,6 @@ WORTH_AN_INDEX = 10_000
 LARGE_TABLE = 100_000
 # ... by a column of which a value has at most so many rows on average
 ROWS_A_VALUE = 100
-# seconds that a statement takes however little it reads, most of them for planning it
-STATEMENT = 0.004
 # how many rows of a table may have changed where nobody looked
 UNKNOWN = 1_000_000
 # a relation is counted again when more rows of it have changed than this share of it, or these few
@@ -47,12 +46,13 @@ STALE, FEW = 0.1, 100
 
 @dataclass(frozen=True)
 class _Step:
-    """A relation to compute: its statement, and how to write the one that makes it empty where its guard has
-    no rows, which few refreshes need."""
+    """A relation to compute: its statement, how to write the one that makes it empty, which few refreshes
+    need, and the relations that it reads."""
 
     compute: Compute
     sql: str
     empty: Callable[[], str]
+    reads: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -203,10 +203,15 @@ class Refresher:
 
         def lean() -> tuple[Script, float] | None:
             found = ways.lean()
-            return (found.script, _overhead(found)) if found is not None else None
+            return (found.script, self._overhead(found)) if found is not None else None
 
-        script, overhead = ways.ready.script, _overhead(ways.ready)
+        script, overhead = ways.ready.script, self._overhead(ways.ready)
         return weigh(view, compiled, script, counts, sizes, overhead, past, kept, lean=lean, **more)
+
+    def _overhead(self, ready: _Ready) -> float:
+        """The seconds that a script's statements take at least."""
+        texts = [*(step.sql for step in ready.steps), *(sql for sql, _ in ready.changes)]
+        return sum(map(self._database.at_least, texts))
 
     def _may_be_full(self, view: View) -> bool:
         """Whether recomputing may be chosen before the log is combined. Not before it is known what the
@@ -343,7 +348,7 @@ class Refresher:
         key = (view.name, id(script), looking is not None)
         if key not in self._ready:
             made = statements(script, names, self._sought(view, script, looking) if looking else ())
-            steps = tuple(self._step(compute, names.ref(compute.name)) for compute in made.computes)
+            steps = tuple(self._step(compute, names) for compute in made.computes)
             changes = tuple((self._database.sql(c.statement), c) for c in made.changes)
             self._ready[key] = _Ready(script, steps, changes, _base_lookups(script), _imaged(script))
         return self._ready[key]
@@ -364,12 +369,14 @@ class Refresher:
         # the column first of which a value has the fewest rows
         return sorted(found, key=lambda one: -self._distinct.get((one[0].table, one[0].base_name[one[1]]), 0))
 
-    def _step(self, compute: Compute, name: exp.Expr) -> _Step:
-        def empty() -> str:
-            of_query = exp.Subquery(this=compute.query.copy(), alias="q")
-            return self._database.temporary(name, exp.select("*").from_(of_query).where(exp.false()))
+    def _step(self, compute: Compute, names: TableNames) -> _Step:
+        name = names.ref(compute.name)
 
-        return _Step(compute, self._database.temporary(name, compute.query), cache(empty))
+        def empty() -> str:
+            return self._database.temporary(name, Renderer(names).query(Empty(compute.node.columns)))
+
+        sql = self._database.temporary(name, compute.query)
+        return _Step(compute, sql, cache(empty), read_by(compute.node))
 
     def _sizes(self, view: View, compiled: Compiled, is_bare: bool) -> Sizes:
         """The rows of base tables and targets; a view that is bare has no caches."""
@@ -498,17 +505,27 @@ class Refresher:
     # --- running ---
 
     def _run(self, view: View, ready: _Ready, names: TableNames) -> _Done:
-        """Computes all relations, then applies."""
+        """Computes all relations, then applies. A relation that has no rows because those that it is made of
+        have none is not computed, and made only for one that reads it along with others."""
         sizes: dict[str, int] = {}
+        empty: set[str] = set()
+        absent: dict[str, _Step] = {}
         diff_rows = 0
         recomputed = ready.script.recomputes
         started = time.perf_counter()
         for step in ready.steps:
-            guard = step.compute.unless_empty
-            needed = guard is None or bool(sizes[guard])
-            recomputed = recomputed or (guard is not None and needed)
-            sizes[step.compute.name] = self._database.run(step.sql if needed else step.empty())
-            diff_rows += sizes[step.compute.name] if step.compute.is_view_diff else 0
+            name, guard = step.compute.name, step.compute.unless_empty
+            if guard in empty or is_empty(step.compute.node, empty):
+                sizes[name], absent[name] = 0, step
+                empty.add(name)
+                continue
+            for other in sorted(step.reads & absent.keys()):
+                self._database.run(absent.pop(other).empty())
+            recomputed = recomputed or guard is not None
+            sizes[name] = self._database.run(step.sql)
+            if not sizes[name]:
+                empty.add(name)
+            diff_rows += sizes[name] if step.compute.is_view_diff else 0
         kinds = {
             source: self._kinds(names.ref(source))
             for source in {change.source for _, change in ready.changes if change.among}
@@ -535,11 +552,6 @@ class Refresher:
         """Which kinds of change a change relation holds."""
         query = exp.select(bare(KIND)).distinct().from_(changes)
         return {kind for (kind,) in self._database.rows(self._database.sql(query))}
-
-
-def _overhead(ready: _Ready) -> float:
-    """The seconds that a script's statements take at least."""
-    return STATEMENT * (len(ready.steps) + len(ready.changes))
 
 
 def _target(view: View, name: str) -> str:
