@@ -51,8 +51,8 @@ class Statements:
 
 
 def statements(script: Script, names: Names, sought: Sought = ()) -> Statements:
-    """Deletes go first and inserts last, though effective diffs allow any order: an insert then never
-    makes a later search longer. `sought`: the scans of which rows are looked up, see `Renderer`."""
+    """Inserts go last, though effective diffs allow any order: an insert then never makes a later search
+    longer. `sought`: the scans of which rows are looked up, see `Renderer`."""
     viewed = {a.changes.name for a in script.applies if a.changes and a.target.role == "view"}
     computes = [
         Compute(
@@ -76,10 +76,11 @@ def statements(script: Script, names: Names, sought: Sought = ()) -> Statements:
 
 
 def _from_changes(apply: Apply, changes: Ref, names: Names) -> Iterator[Change]:
-    """One statement a kind, all from the change relation, which says where the rows are."""
+    """One statement a kind, all from the change relation, which says where the rows are. Updates go first:
+    most relations have no other changes, which is known when as many rows as there are were updated."""
     target, stored, source = apply.target, names.stored(apply.target.name), names.ref(changes.name)
     made = {diff.kind: diff for diff in apply.diffs}
-    for kind in ("delete", "update", "insert"):
+    for kind in ("update", "delete", "insert"):
         if kind not in made:
             continue
         changed = tuple(sorted(made[kind].changed))

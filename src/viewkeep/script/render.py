@@ -320,6 +320,11 @@ class Renderer:
 
     def _mark_join(self, node: MarkJoin) -> _Block:
         block, inner = self._block(node.left), self._block(node.right)
+        if (
+            block.is_restricted
+        ):  # in one SELECT, DuckDB asks for the mark of rows that the restriction leaves out
+            block = self._wrapped(_select(block, node.left.columns), node.left.columns)
+            block.is_restricted = True
         if node.condition is not None:
             inner.where.append(substitute(node.condition, {**block.columns, **inner.columns}))
         found = exp.Exists(this=_from(exp.Select(expressions=[exp.Literal.number(1)]), inner))

@@ -20,9 +20,8 @@ from viewkeep.engines.contract import Progress
 from viewkeep.engines.initial import fill_queries, fill_view
 from viewkeep.engines.report import Counts, refreshed, total, verification
 from viewkeep.engines.transactional.database import Database, Log, Notes
-from viewkeep.engines.transactional.names import AsOf, TableNames, bare
+from viewkeep.engines.transactional.names import AsOf, TableNames
 from viewkeep.engines.transactional.netting import Nets, Present, Waiting
-from viewkeep.idiff.changes import KIND
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Verification
 from viewkeep.rules.context import Target
@@ -171,7 +170,7 @@ class Refresher:
         started += time.perf_counter() - unindexed  # done once, for all refreshes to come
         self.nets.image(ready.imaged, names)
         with self._database.planning():
-            ran = self._run(view, ready, names)
+            ran = self._run(view, ready)
         strategy = "groups" if ran.recomputed else strategy
         more = {
             "counted": ran.rows_changed,
@@ -504,7 +503,7 @@ class Refresher:
 
     # --- running ---
 
-    def _run(self, view: View, ready: _Ready, names: TableNames) -> _Done:
+    def _run(self, view: View, ready: _Ready) -> _Done:
         """Computes all relations, then applies. A relation that has no rows because those that it is made of
         have none is not computed, and made only for one that reads it along with others."""
         sizes: dict[str, int] = {}
@@ -526,19 +525,17 @@ class Refresher:
             if not sizes[name]:
                 empty.add(name)
             diff_rows += sizes[name] if step.compute.is_view_diff else 0
-        kinds = {
-            source: self._kinds(names.ref(source))
-            for source in {change.source for _, change in ready.changes if change.among}
-            if sizes[source]
-        }
         changed = ran = cache_rows = cache_inserts = 0
         applied = time.perf_counter()
         phases = {"diff": applied - started, "caches": 0.0, "view": 0.0}
+        left = {(c.target.name, c.source): sizes[c.source] for _, c in ready.changes}
         for sql, change in ready.changes:
-            if change.kind in kinds.get(change.source, ()) if change.among else sizes[change.source]:
+            if left[change.target.name, change.source]:
                 count = self._database.run(sql)
                 self._note_change(_target(view, change.target.name), count)
-                ran += 1
+                if change.among:  # what the statements before this one have not changed is left to it
+                    left[change.target.name, change.source] -= count
+                ran += bool(count) or not change.among
                 if change.target.role == "view":
                     changed += count
                 else:
@@ -547,11 +544,6 @@ class Refresher:
                 before, applied = applied, time.perf_counter()
                 phases["view" if change.target.role == "view" else "caches"] += applied - before
         return _Done(changed, diff_rows, ran, recomputed, phases, cache_rows, cache_inserts)
-
-    def _kinds(self, changes: exp.Expr) -> set[str]:
-        """Which kinds of change a change relation holds."""
-        query = exp.select(bare(KIND)).distinct().from_(changes)
-        return {kind for (kind,) in self._database.rows(self._database.sql(query))}
 
 
 def _target(view: View, name: str) -> str:
