@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from sqlglot import exp
 
 import viewkeep
-from viewkeep.engines.spark import files, nearby
+from viewkeep.engines.spark import counters, files, nearby
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -113,3 +116,97 @@ def test_a_file_that_is_gone_is_not_taken_for_empty(
         vk.refresh("cost")
     vk.refresh("cost", full=True)
     assert vk.verify("cost")
+
+
+def jobs_of_a_refresh(vk: viewkeep.Connection) -> int:
+    vk.sql(PRICES)
+    vk.sql("SELECT * FROM parts")  # whoever reads a changed table first has its log read
+    return vk.refresh("cost")[0].jobs or 0
+
+
+def test_files_on_this_machine_are_looked_through_without_a_job(
+    vk: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs_of_a_refresh(vk)
+    here = jobs_of_a_refresh(vk)
+    assert vk.verify("cost")
+    monkeypatch.setattr(files, "_on_this_machine", lambda paths: None)
+    vk.refresh("cost", full=True)
+    jobs_of_a_refresh(vk)
+    assert 0 < here <= jobs_of_a_refresh(vk) - 2
+    assert vk.verify("cost")
+
+
+def test_a_large_cache_is_left_to_spark_and_the_rows_of_the_view_are_not(
+    vk: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs_of_a_refresh(vk)
+    here = jobs_of_a_refresh(vk)
+    monkeypatch.setattr(nearby, "LOOKED_THROUGH", 0)
+    assert jobs_of_a_refresh(vk) == here + 1
+    assert vk.verify("cost")
+
+
+def test_rows_that_are_looked_through_are_counted(
+    vk: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counters, "rows_read", lambda context, jobs: 2)  # the events, as Spark counts
+    vk.sql(PRICES)
+    assert vk.refresh("cost")[0].rows_read == 2 + 4 + 3  # all rows of the cache, and all groups
+
+
+def test_files_that_only_spark_can_read_are_read_by_spark(
+    vk: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = files.OnThisMachine(("/gone.parquet",), 1, 1).table
+    monkeypatch.setattr(files.OnThisMachine, "table", gone)
+    assert all(refreshed(vk, monkeypatch, PRICES))
+    assert all(refreshed(vk, monkeypatch, "INSERT INTO used VALUES (4, 1, 2)", PRICES))
+
+
+def test_values_of_all_types_are_found_in_files(
+    spark_engine: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearby, "WHOLE", 0)
+    query = "SELECT d, b, s, x, COUNT(*) AS n, SUM(m) AS m FROM l JOIN r ON l.k = r.k GROUP BY d, b, s, x"
+    for statement in (
+        "CREATE TABLE l (k INT, d DATE, b BOOLEAN, s SMALLINT, x DECIMAL(30, 3), PRIMARY KEY (k))",
+        "CREATE TABLE r (i INT, k INT, m DECIMAL(4, 2), PRIMARY KEY (i))",
+        "INSERT INTO l VALUES (1, DATE '0001-01-01', true, -1, 1e20), (2, DATE '9999-12-31', false, 7, -0.001), "
+        "(3, NULL, NULL, NULL, NULL)",
+        "INSERT INTO r VALUES (1, 1, 1.5), (2, 1, NULL), (3, 2, 99.99), (4, 3, -1), (5, 3, 2)",
+        f"CREATE MATERIALIZED VIEW many AS {query}",
+    ):
+        spark_engine.sql(statement)
+    monkeypatch.setattr(nearby, "LOOKED_THROUGH", 100)
+    for change in (
+        "UPDATE r SET m = m + 0.25 WHERE i < 5",
+        "DELETE FROM r WHERE i = 4",
+        "UPDATE l SET d = DATE '1582-10-10' WHERE k IN (1, 3)",
+        "INSERT INTO r VALUES (6, 3, NULL), (7, 1, 5)",
+    ):
+        spark_engine.sql(change)
+        assert spark_engine.refresh("many")[0].strategy == "id"
+        assert spark_engine.verify("many")
+
+
+def test_files_are_on_this_machine_if_all_of_them_are(tmp_path: Path) -> None:
+    def written(name: str, said: dict[str, str]) -> str:
+        path = tmp_path / name
+        pq.write_table(pa.table({"a": [1, 2]}).replace_schema_metadata(said), path)
+        return f"file:{path}"
+
+    one, two = written("1.parquet", {}), written("2 b=c.parquet", {})
+    found = files._on_this_machine([one, two.replace("file:/", "file:///")])
+    assert found is not None
+    assert (len(found.paths), found.rows, found.group) == (2, 4, 2)
+    assert nearby.answered(nearby.embedded(), exp.select("*").from_(found.table), {}).num_rows == 4
+    (tmp_path / "text").write_text("no Parquet")
+    others = (
+        f"file:{tmp_path}/text",
+        f"file:{tmp_path}/gone.parquet",
+        "s3://bucket/1.parquet",
+        written("[1].parquet", {}),
+        written("old.parquet", {"org.apache.spark.legacyDateTime": ""}),
+    )
+    assert [files._on_this_machine([one, other]) for other in others] == [None] * len(others)

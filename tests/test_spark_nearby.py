@@ -10,7 +10,7 @@ import pytest
 
 import viewkeep
 from viewkeep.algebra import types as t
-from viewkeep.engines.spark import nearby, relations
+from viewkeep.engines.spark import feeds, nearby, relations
 from viewkeep.engines.spark.nearby import arrow_type
 
 from .oracle.harness import bag
@@ -120,3 +120,42 @@ def test_doubles_timestamps_and_functions_of_the_users_own_are_sparks(
 @pytest.mark.parametrize("kind", [t.DOUBLE, t.TIMESTAMP, t.NULL, t.array(t.INT)])
 def test_types_that_are_not_compared_or_added_up_alike(kind: t.Type) -> None:
     assert arrow_type(kind) is None
+
+
+@pytest.mark.parametrize("most", [100, 0])
+def test_net_changes_of_few_events_are_combined_here(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    combined: list[str] = []
+    real = relations.Relations.compute
+
+    def compute(self: Any, name: str, frame: Any) -> int:
+        combined.extend([name] if "_net_" in name else [])
+        return real(self, name, frame)
+
+    monkeypatch.setattr(relations.Relations, "compute", compute)
+    monkeypatch.setattr(feeds, "LOCAL_ROWS", most)
+    vk.sql(f"CREATE MATERIALIZED VIEW cost AS {COST}")
+    for change in (
+        "UPDATE used SET n = n + 1 WHERE did = 1",
+        "UPDATE used SET n = n - 1 WHERE did = 1",  # these two come to nothing
+        "DELETE FROM used WHERE did = 2",
+        "INSERT INTO used VALUES (2, 1, 8), (5, 5, 5), (6, 1, 1)",
+        "DELETE FROM used WHERE did = 5",
+        "UPDATE used SET did = 7 WHERE did = 3",
+    ):
+        spark.sql(change).collect()
+    done = vk.refresh("cost")[0]
+    assert (done.strategy, done.changes_in) == ("id", 4)
+    check(spark, "cost", COST)
+    assert bool(combined) is (most == 0)
+
+
+def test_net_changes_with_doubles_are_left_to_spark(vk: viewkeep.Connection, spark: Any) -> None:
+    query = "SELECT u.did, u.pid, p.weight FROM used u JOIN parts p ON u.pid = p.pid"
+    vk.sql(f"CREATE MATERIALIZED VIEW weights AS {query}")
+    spark.sql("UPDATE parts SET weight = CASE pid WHEN 1 THEN -0.0 ELSE double('NaN') END").collect()
+    vk.refresh("weights")
+    spark.sql("UPDATE parts SET weight = CASE pid WHEN 1 THEN 0.0 ELSE double('NaN') END").collect()
+    vk.refresh("weights")
+    assert vk.verify("weights")

@@ -73,7 +73,9 @@ class Maintained:
         if last.commits is not None:
             facts["commits"] = last.commits
         if last.lookups is not None:
-            facts |= {"lookups": last.lookups, "rows_read": last.rows_read}
+            facts["lookups"] = last.lookups
+        if last.rows_read is not None:  # also what was read beside Spark, which counts its own alone
+            facts["rows_read"] = last.rows_read
         if last.cache_rows is not None:
             facts |= {"cache_rows": last.cache_rows, "cache_inserts": last.cache_inserts}
         facts |= {"strategy": last.strategy, "reported_seconds": round(last.seconds, 6)}

@@ -37,15 +37,21 @@ def is_empty(feed: Any) -> bool:
 
 def net_of_feed(table: Table, feed: str) -> exp.Select:
     """The net changes from a feed that is registered under a name; every key that has events is there."""
-    return net_changes(table, _events(table, feed), all_keys=True)
+    return net_of_events(table, events_of_feed(table, feed))
+
+
+def net_of_events(table: Table, events: exp.Query) -> exp.Select:
+    """The same from its events."""
+    return net_changes(table, events, all_keys=True)
 
 
 def values_of_feed(table: Table, feed: str) -> exp.Select:
     """For a table without a key the changes of values; every value that has events is there."""
-    return value_changes(table, _events(table, feed), all_values=True)
+    return value_changes(table, events_of_feed(table, feed), all_values=True)
 
 
-def _events(table: Table, feed: str) -> exp.Select:
+def events_of_feed(table: Table, feed: str) -> exp.Select:
+    """The rows of a feed as the events of a log: which came when, and whether as it was or as it became."""
     before = exp.In(this=_column(_TYPE), expressions=[exp.Literal.string(kind) for kind in _BEFORE])
     one = exp.Literal.number(1)
     sign = exp.Case(ifs=[exp.If(this=before, true=exp.Neg(this=one))], default=one.copy())

@@ -14,13 +14,23 @@ from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from sqlglot import exp
 
-from viewkeep.capture.delta import is_empty, last_of, net_of_feed, read_feed, summary_of, values_of_feed
+from viewkeep.capture.delta import (
+    events_of_feed,
+    is_empty,
+    last_of,
+    net_of_events,
+    net_of_feed,
+    read_feed,
+    summary_of,
+    values_of_feed,
+)
 from viewkeep.catalog.models import Table, View
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.report import kinds_present
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import first_line
-from viewkeep.engines.spark.names import bare, temporary, versioned
+from viewkeep.engines.spark.names import LOCAL_ROWS, bare, temporary, versioned
+from viewkeep.engines.spark.nearby import answered, arrow_type
 from viewkeep.engines.spark.relations import Relations
 from viewkeep.engines.spark.tables import BaseTables
 from viewkeep.errors import BaseTableChanged, DuplicateKey
@@ -30,6 +40,8 @@ from viewkeep.store import delta
 
 # A change has few rows: they are computed where they are, in few tasks, by a plan that stays as it is.
 SMALL_JOBS = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+# To compile a query takes longer than to interpret it for few rows.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @dataclass
@@ -66,6 +78,14 @@ class Changes:
         return {table: rows + more.get(table, 0) for table, rows in sizes.items()}
 
 
+@dataclass(frozen=True)
+class _Feed:
+    """What a feed has past a version: a data frame, and its events where these are few and can be here."""
+
+    frame: Any
+    events: Any = None
+
+
 class Feeds:
     """Reads the feeds of one view for one refresh."""
 
@@ -77,7 +97,11 @@ class Feeds:
         tables: BaseTables,
         together: Together,
         progress: Progress,
+        embedded: Any,
+        changing: set[str],
     ) -> None:
+        """`changing`: tables that had changed when they were last looked at."""
+        self._embedded, self._changing = embedded, changing
         self._view, self._state, self._together = view, state, together
         self._relations, self._tables, self._progress = relations, tables, progress
         self._session = relations.session
@@ -117,23 +141,45 @@ class Feeds:
                 hint=f"REFRESH MATERIALIZED VIEW {self._view.name} FULL starts from the table as it is",
             ) from problem
 
-    def _feeds(self, tables: Sequence[Table]) -> dict[str, Any]:
+    def _feeds(self, tables: Sequence[Table]) -> dict[str, _Feed]:
         """The feeds that have something to read. They are looked at side by side: to find out that there is
         nothing takes Spark a plan for each."""
 
-        def look(table: Table) -> Any:
+        def look(table: Table) -> _Feed | None:
             with self._told_of(table):
-                feed = read_feed(self._session, table.name, self._state.watermark[table.name])
-                return None if is_empty(feed) else feed
+                return self._look(table)
 
-        if len(tables) < 2:
-            found = [look(table) for table in tables]
-        else:
-            with ThreadPoolExecutor(max_workers=len(tables)) as pool:
-                found = list(pool.map(inheritable_thread_target(self._session)(look), tables))
+        with delta.settings(self._session, {**SMALL_JOBS, **INTERPRETED}):
+            if len(tables) < 2:
+                found = [look(table) for table in tables]
+            else:
+                with ThreadPoolExecutor(max_workers=len(tables)) as pool:
+                    found = list(pool.map(inheritable_thread_target(self._session)(look), tables))
         return {t.name: feed for t, feed in zip(tables, found, strict=True) if feed is not None}
 
-    def _net(self, table: Table, name: str, after: int, upto: int | None, feed: Any) -> int:
+    def _look(self, table: Table) -> _Feed | None:
+        """A table's feed, if there is anything in it. To ask a feed that has something takes almost as long
+        as to read it, so a table that changes again and again is not asked."""
+        frame = read_feed(self._session, table.name, self._state.watermark[table.name])
+        if table.name not in self._changing and is_empty(frame):
+            return None
+        events = self._events(table, frame)
+        if events is not None and not events.num_rows:
+            self._changing.discard(table.name)
+            return None
+        self._changing.add(table.name)
+        return _Feed(frame, events)
+
+    def _events(self, table: Table, frame: Any) -> Any:
+        """The events of a feed, where they are few and of types that mean the same here: what they come to is
+        then computed here, which takes no shuffle."""
+        if not table.key or any(arrow_type(c.type) is None for c in table.columns):
+            return None
+        outputs = [to_sql(output) for output in events_of_feed(table, "feed").expressions]
+        events = frame.selectExpr(*outputs).limit(LOCAL_ROWS + 1).toArrow()
+        return events if events.num_rows <= LOCAL_ROWS else None
+
+    def _net(self, table: Table, name: str, after: int, upto: int | None, feed: _Feed | None) -> int:
         """The net changes of one table, registered; views refreshed together read a feed once. `feed`: for a
         view that is refreshed alone."""
         shared = self._together.nets.get((table.name, after))
@@ -141,18 +187,27 @@ class Feeds:
             self._relations.register(name, shared)
             return int(shared.num_rows)
         self._progress(f"reading changes of {table.name}")
+        # for several views all columns are read, since each may use others
+        read = table if upto is None or not table.key else self._tables.find(table.name) or table
         if upto is not None:
-            feed = read_feed(self._session, table.name, after)
-            if is_empty(feed):
+            frame = read_feed(self._session, table.name, after)
+            if is_empty(frame):
                 return 0
-            feed = feed.where(f"_commit_version <= {upto:d}")
-        feed.createOrReplaceTempView(temporary("feed"))
+            frame = frame.where(f"_commit_version <= {upto:d}")
+            with delta.settings(self._session, {**SMALL_JOBS, **INTERPRETED}):
+                feed = _Feed(frame, self._events(read, frame))
+        assert feed is not None
+        feed.frame.createOrReplaceTempView(temporary("feed"))
         if not table.key:
             return self._values(table, name)
-        # for several views all columns are read, since each may use others
-        read = table if upto is None else self._tables.find(table.name) or table
-        with delta.settings(self._session, SMALL_JOBS):
-            rows = self._relations.compute(name, self._sql(net_of_feed(read, temporary("feed"))))
+        if feed.events is not None:
+            events = temporary("events")
+            query = net_of_events(read, exp.select("*").from_(exp.table_(events, quoted=True)))
+            self._relations.register(name, answered(self._embedded, query, {events: feed.events}))
+        else:
+            with delta.settings(self._session, SMALL_JOBS):
+                self._relations.compute(name, self._sql(net_of_feed(read, temporary("feed"))))
+        rows = self._relations.sizes[name]
         if rows:
             self._check_inserted(table, name)
         if upto is not None and name in self._relations.local:

@@ -6,16 +6,21 @@ is then one job, the one that reads.
 
 Only plain files are read so: after a MERGE some rows of a file may be deleted by a vector beside it, which
 Delta alone reads. So a target that was folded is read through Delta again, until it is filled anew.
+
+Files that are on this machine are looked through right here, without a job (docs/decisions/0035).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from sqlglot import exp
 
 from viewkeep.engines.spark.dialect import to_sql
@@ -27,6 +32,27 @@ from viewkeep.store import delta
 MOST_FILES = 64
 # a file that is gone is an error, whatever the user has set: its rows would be missing
 _STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+# what a file says of itself whose dates are of another calendar, which Spark alone converts
+_OTHER_CALENDAR = b"org.apache.spark.legacyDateTime"
+# characters that stand for others in the paths that the embedded database takes
+_PATTERN = frozenset("*?[]{}")
+
+
+@dataclass(frozen=True)
+class OnThisMachine:
+    """The files of a target, where they are here too: their paths, the rows that they hold in all, and those
+    of the largest group of rows, of which a file knows the least and the largest values."""
+
+    paths: tuple[str, ...]
+    rows: int
+    group: int
+
+    @property
+    def table(self) -> exp.Table:
+        """The files, as a relation of the embedded database; no directory stands for a column."""
+        paths = exp.Array(expressions=[exp.Literal.string(path) for path in self.paths])
+        plain = exp.EQ(this=exp.column("hive_partitioning"), expression=exp.false())
+        return exp.Table(this=exp.ReadParquet(expressions=[paths, plain]))
 
 
 @dataclass(frozen=True)
@@ -37,6 +63,7 @@ class Listed:
     version: int
     relation: str | None
     since: pa.Table | None = None
+    here: OnThisMachine | None = None
 
     @property
     def table(self) -> exp.Table:
@@ -55,22 +82,28 @@ class StoredFiles:
         """A target as of a version, if it can be read by its files."""
         known = self._listed.get((view, target))
         if known is None or known.version != version:
-            known = self._listed[view, target] = Listed(version, self._list(view, target, version))
+            known = self._listed[view, target] = self._list(view, target, version)
         return known if known.relation is not None else None
 
-    def _list(self, view: str, target: str, version: int) -> str | None:
+    def _list(self, view: str, target: str, version: int) -> Listed:
         """A temporary view of the files of a target, if they are plain and not too many."""
-        table = delta.storage(view, target, version)
+        table, through_delta = delta.storage(view, target, version), Listed(version, None)
         if not delta.has_plain_files(self._session, view, target, version):
-            return None
+            return through_delta
         rows = self._session.sql(to_sql(exp.select("*").from_(table)))
         paths = [unquote(path) for path in rows.inputFiles()]
         if not paths or len(paths) > MOST_FILES:
-            return None
+            return through_delta
         name = temporary(f"files_{view}_{target}")
         reader = self._session.read.schema(rows.schema).options(**_STRICT)
         reader.parquet(*paths).createOrReplaceTempView(name)
-        return name
+        return Listed(version, name, here=_on_this_machine(paths))
+
+    def read_by_spark(self, view: str, target: str) -> None:
+        """The files of a target cannot be read without Spark, though they are here."""
+        known = self._listed.get((view, target))
+        if known is not None:
+            self._listed[view, target] = replace(known, here=None)
 
     def added(self, view: str, target: str, before: int, version: int, stored: pa.Table) -> None:
         """What a refresh has appended to a version, rows and entries, is committed as another."""
@@ -93,3 +126,25 @@ class StoredFiles:
     def forget(self, view: str) -> None:
         """The view is gone, filled anew, or a file of it is."""
         self._listed = {key: listed for key, listed in self._listed.items() if key[0] != view}
+
+
+def _on_this_machine(paths: Sequence[str]) -> OnThisMachine | None:
+    """Files by Spark's paths, if all of them are here. They are the same files: Delta names each by a number
+    that no other has, and never changes it."""
+    local, rows, group = [], 0, 0
+    for path in paths:
+        if not path.startswith("file:") or _PATTERN.intersection(path):
+            return None
+        file = Path("/" + path.removeprefix("file:").lstrip("/"))
+        if not file.is_file():
+            return None
+        try:
+            footer = pq.read_metadata(file)
+        except (OSError, pa.ArrowException):
+            return None  # Spark tells what is wrong, if anything is
+        if _OTHER_CALENDAR in (footer.metadata or {}):
+            return None
+        local.append(str(file))
+        rows += footer.num_rows
+        group = max(group, *(footer.row_group(n).num_rows for n in range(footer.num_row_groups)), 0)
+    return OnThisMachine(tuple(local), rows, group)

@@ -49,8 +49,9 @@ from viewkeep.store import delta
 STATEMENT = 0.3
 # Rows that are looked for by a column are stored in its order, and those of caches in small pages: Parquet
 # knows the least and the largest value of each page, and reads the pages that may have what is looked for.
+# It knows them of groups of rows, too, which is all that the embedded database looks at (nearby.py).
 # To read all of them takes longer then, which no one does with a cache; the rows of a view are for reading.
-SMALL_PAGES = {"parquet.page.row.count.limit": "200"}
+SMALL_PAGES = {"parquet.page.row.count.limit": "200", "parquet.block.row.count.limit": "5000"}
 # OPTIMIZE packs only small files together: what refreshes have appended, not the rows as they were filled
 PACKING = {"spark.databricks.delta.optimize.minFileSize": str(16 * 1024 * 1024)}
 
@@ -181,7 +182,7 @@ class Keeper:
             outcome.reason,
             seconds,
             jobs=told.jobs,
-            rows_read=told.rows_read,
+            rows_read=None if told.rows_read is None else told.rows_read + outcome.rows_read,
             **outcome.counts,
         )
         self._history.note(done)

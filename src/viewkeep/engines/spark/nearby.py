@@ -12,8 +12,7 @@ it fails, so that an error is Spark's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +29,7 @@ from viewkeep.engines.duckdb.database import MISGUIDED
 from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.spark.dialect import to_sql as to_spark_sql
 from viewkeep.engines.spark.errors import FAILURES
-from viewkeep.engines.spark.files import StoredFiles
+from viewkeep.engines.spark.files import Listed, StoredFiles
 from viewkeep.engines.spark.names import LOCAL_ROWS, SparkNames, temporary
 from viewkeep.engines.spark.relations import Relations
 from viewkeep.engines.spark.waiting import WaitingDiffs
@@ -42,6 +41,8 @@ from viewkeep.store import delta
 
 # Relations up to this size are fetched whole, once for all queries of a refresh.
 WHOLE = 10_000
+# To look through more rows of a cache is for Spark, which has more threads, and reads single pages.
+LOOKED_THROUGH = 2_000_000
 
 _ARROW = {
     "boolean": pa.bool_(),
@@ -79,10 +80,21 @@ def embedded() -> Any:
     return con
 
 
+def answered(con: Any, query: exp.Query, rows: Mapping[str, pa.Table]) -> pa.Table:
+    """What a query over rows that are here comes to in an embedded database."""
+    for name, table in rows.items():
+        con.register(name, table)
+    try:
+        return con.sql(to_sql(query)).to_arrow_table()
+    finally:
+        for name in rows:
+            con.unregister(name)
+
+
 @dataclass(frozen=True)
 class Place:
     """What one refresh reads: the view's targets at a state, and base tables after the change. `sizes`: about
-    how many rows base tables have."""
+    how many rows base tables have. `in_order`: the columns by which large targets are stored."""
 
     view: str
     state: delta.State
@@ -90,6 +102,7 @@ class Place:
     names: SparkNames
     changed: frozenset[str]
     sizes: Mapping[str, int]
+    in_order: Mapping[str, str]
 
     def is_small(self, leaf: Scan | Stored) -> bool:
         """Whether a relation is small as a whole; a target is where all tables of its view are."""
@@ -116,6 +129,8 @@ class Nearby:
         self._files, self._fetching = files, fetching
         self._fetched: dict[str, pa.Table] = {}
         self._too_many = too_many
+        self.rows_read = 0
+        """How many rows were looked through in files that are on this machine."""
 
     def answer(
         self,
@@ -146,18 +161,7 @@ class Nearby:
     def _run(self, tree: exp.Query, rows: Mapping[str, pa.Table]) -> pa.Table:
         for select in tree.find_all(exp.Select):
             select.set("hint", None)  # what is said to Spark
-        with self._registered(rows):
-            return self._con.sql(to_sql(tree)).to_arrow_table()
-
-    @contextmanager
-    def _registered(self, rows: Mapping[str, pa.Table]) -> Iterator[None]:
-        for name, table in rows.items():
-            self._con.register(name, table)
-        try:
-            yield
-        finally:
-            for name in rows:
-                self._con.unregister(name)
+        return answered(self._con, tree, rows)
 
     def _is_plain(self, query: Node) -> bool:
         """Whether all that a query reads is small or narrowed, with keys, and of types that mean the same."""
@@ -226,7 +230,7 @@ class Nearby:
         listed = None if place.is_small(stored) else self._files.of(place.view, target, version)
         if listed is not None:
             try:
-                fetched = self._fetch(stored, conditions, listed.table, columns, here)
+                fetched = self._of_files(stored, conditions, listed, columns, here)
             except FAILURES:  # a file was removed: Delta tells, if it needs it
                 self._files.forget(place.view)
             else:
@@ -238,6 +242,33 @@ class Nearby:
                 return fetched
         return self._fetch(stored, conditions, delta.storage(place.view, target, version), columns, here)
 
+    def _of_files(
+        self,
+        stored: Stored,
+        conditions: list[Expr],
+        listed: Listed,
+        columns: Sequence[Column],
+        here: _Here,
+    ) -> str:
+        """Rows of a target from its files: looked through here, if they are here, or read by Spark."""
+        found, schema = listed.here, schema_of(columns)
+        if found is None or schema is None:
+            return self._fetch(stored, conditions, listed.table, columns, here)
+        values = _values_of(self._place.in_order.get(stored.target), conditions)
+        rows = found.rows if values is None else min(found.rows, values * found.group)
+        if rows > LOOKED_THROUGH and stored.target != delta.ROWS:  # rows of views are in large pages
+            return self._fetch(stored, conditions, listed.table, columns, here)
+
+        def look_through(query: exp.Query) -> pa.Table:
+            self.rows_read += rows
+            return self._run(query, {}).cast(schema)
+
+        try:
+            return self._fetch(stored, conditions, found.table, columns, here, look_through)
+        except (duckdb.Error, pa.ArrowInvalid):
+            self._files.read_by_spark(self._place.view, stored.target)
+            return self._fetch(stored, conditions, listed.table, columns, here)
+
     def _fetch(
         self,
         leaf: Scan | Stored,
@@ -245,8 +276,10 @@ class Nearby:
         relation: Expr,
         columns: Sequence[Column],
         here: _Here,
+        read: Callable[[exp.Query], pa.Table] | None = None,
     ) -> str:
-        """Rows of a relation of Spark's, fetched once for the whole refresh; what they are called here."""
+        """Rows of a relation, fetched once for the whole refresh; what they are called here. `read`: how, if
+        not by Spark."""
         narrow = any(c.find(exp.In) or isinstance(c, exp.Boolean) for c in conditions)
         if not narrow and not self._place.is_small(leaf):
             raise _TooMuch
@@ -256,12 +289,16 @@ class Nearby:
         query = exp.select(*outputs).from_(relation.copy())
         for condition in conditions:
             query = query.where(substitute(condition, named))
-        sql, own = to_spark_sql(query), leaf.table if isinstance(leaf, Scan) else leaf.target
+        sql = to_spark_sql(query) if read is None else to_sql(query)
+        own = leaf.table if isinstance(leaf, Scan) else leaf.target
         if sql not in self._fetched:
             if (self._place.view, own) in self._too_many:
                 raise _TooMuch
-            with self._fetching(own, _selected(leaf, conditions)):
-                rows = self._relations.session.sql(sql).limit(LOCAL_ROWS + 1).toArrow()
+            if read is not None:
+                rows = read(query.limit(LOCAL_ROWS + 1))
+            else:
+                with self._fetching(own, _selected(leaf, conditions)):
+                    rows = self._relations.session.sql(sql).limit(LOCAL_ROWS + 1).toArrow()
             if rows.num_rows > LOCAL_ROWS:
                 self._too_many.add((self._place.view, own))
                 raise _TooMuch
@@ -320,6 +357,14 @@ def _narrowed(node: Node) -> tuple[Node, list[Expr]]:
         conditions += conjuncts(node.predicate)
         node = node.input
     return node, conditions
+
+
+def _values_of(name: str | None, conditions: Sequence[Expr]) -> int | None:
+    """How many values of a column some conditions name; None where they name none."""
+    named = (
+        c for condition in conditions for c in condition.find_all(exp.In) if c.this == column(name or "")
+    )
+    return min((len(c.expressions) for c in named), default=None)
 
 
 def _selected(rows: Node, conditions: Sequence[Expr]) -> Node:

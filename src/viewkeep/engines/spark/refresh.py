@@ -19,11 +19,11 @@ from sqlglot import exp
 from viewkeep.algebra.nodes import Node, passing
 from viewkeep.algebra.script_nodes import Ref, Stored
 from viewkeep.catalog.models import View
-from viewkeep.chooser import Choice
+from viewkeep.chooser import LARGE_TABLES, Choice
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.report import Counts, told, total
 from viewkeep.engines.spark.dialect import to_sql
-from viewkeep.engines.spark.feeds import SMALL_JOBS, Changes, Feeds, Together
+from viewkeep.engines.spark.feeds import INTERPRETED, SMALL_JOBS, Changes, Feeds, Together
 from viewkeep.engines.spark.files import StoredFiles
 from viewkeep.engines.spark.names import SparkNames, local_frame, temporary
 from viewkeep.engines.spark.nearby import (
@@ -47,8 +47,6 @@ from viewkeep.script.prune import pruned, reads_little
 from viewkeep.script.render import Names, Renderer
 from viewkeep.store import delta
 
-# To compile a query takes longer than to interpret it for few rows.
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # Seconds: a query that was interpreted for longer read more than was thought, and is compiled from then on.
 LONG = 3.0
 
@@ -95,6 +93,8 @@ class Outcome:
     reason: str
     counts: Mapping[str, Any]
     state: delta.State | None
+    rows_read: int = 0
+    """Rows that were read without Spark."""
 
 
 class Refresher:
@@ -108,6 +108,7 @@ class Refresher:
         self._files = StoredFiles(session)
         self._long: set[tuple[str, str]] = set()
         self._embedded = embedded()
+        self._changing: set[str] = set()
         self._too_many: set[tuple[str, str]] = set()
 
     def forget(self, view: str) -> None:
@@ -133,7 +134,10 @@ class Refresher:
         recomputing is chosen, nothing is done yet."""
         relations, started, begun = Relations(self._session), time.time(), time.perf_counter()
         try:
-            changes = Feeds(view, state, relations, self._tables, together, progress).read()
+            feeds = Feeds(
+                view, state, relations, self._tables, together, progress, self._embedded, self._changing
+            )
+            changes = feeds.read()
             if changes.are_none and changes.watermark == dict(state.watermark):
                 return Outcome("none", "no base table changed", {"commits": 0}, state)
             net = time.perf_counter() - begun
@@ -167,7 +171,7 @@ class Refresher:
             "changes_in": run.report.changes_in,
             "phases": run.phases,
         }
-        return Outcome(run.report.strategy, run.report.reason, more, run.state)
+        return Outcome(run.report.strategy, run.report.reason, more, run.state, nearby.rows_read)
 
     def _names(self, view: View, compiled: Compiled, state: delta.State, changes: Changes) -> SparkNames:
         """Where the script's leaves are; to ask what waits may take a look at a target's table."""
@@ -188,7 +192,9 @@ class Refresher:
         changes: Changes,
     ) -> Nearby:
         changed = frozenset(table for table, kinds in changes.present.items() if kinds)
-        place = Place(view.name, state, compiled.layouts(), names, changed, state.sizes)
+        is_large = sum(state.sizes.values()) >= LARGE_TABLES
+        in_order = {target: by[0] for target, by in compiled.lookups().items() if by and is_large}
+        place = Place(view.name, state, compiled.layouts(), names, changed, state.sizes, in_order)
         fetching = partial(self._fetching, place)
         return Nearby(self._embedded, place, relations, self.waiting, self._files, fetching, self._too_many)
 
