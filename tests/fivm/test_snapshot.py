@@ -89,3 +89,39 @@ def test_keys_that_come_and_go_take_no_room() -> None:
     assert dropped >= 0
     assert shown(runtime) == found
     assert runtime.compact() == 0
+
+
+def test_a_snapshot_that_is_cut_off_or_of_another_tree_is_told(tmp_path: Path) -> None:
+    query, path = QUERIES["chain"], tmp_path / "snapshot"
+    save(CompiledRuntime(view_tree(chosen(query)), Sums(((),)), interpret=True), path)
+    whole = path.read_bytes()
+    for end in (10, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:end])
+        with pytest.raises(CorruptCatalog, match="cannot be read"):
+            restore(path, interpret=True)
+    path.write_bytes(whole)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    payloads = next(name for name in arrays if name.startswith("array:p"))
+    for changed in (
+        {n: a for n, a in arrays.items() if n != payloads},
+        {**arrays, payloads: np.zeros((len(arrays[payloads]), 7))},
+        {**arrays, "array:p99": np.zeros((1, 1))},
+    ):
+        with path.open("wb") as file:
+            np.savez(file, **changed)
+        with pytest.raises(CorruptCatalog, match="view tree"):
+            restore(path, interpret=True)
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    with pytest.raises(CorruptCatalog, match="cannot be read"):
+        restore(tmp_path / "array.npy")
+
+
+def test_nan_is_the_same_key_after_a_restart(tmp_path: Path) -> None:
+    query = Query((Relation("R", ("k", "x")), Relation("S", ("k", "y"))))
+    runtime = CompiledRuntime(view_tree(chosen(query)), Sums(((),)), interpret=True)
+    runtime.update("R", {"k": [1.5, float("nan")], "x": [3, 4]})
+    save(runtime, tmp_path / "snapshot")
+    again, _ = restore(tmp_path / "snapshot", interpret=True)
+    again.update("S", {"k": [float("nan")], "y": [5.0]})
+    assert shown(again) == {(): [1]}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +15,18 @@ from viewkeep.errors import TypeMismatch, UnknownColumn, Unsupported
 from viewkeep.fivm.compiled import spaces
 from viewkeep.fivm.compiled.coder import NULL, Coder
 from viewkeep.fivm.compiled.program import Program, Space
-from viewkeep.fivm.compiled.rings import Cofactor, Ring
+from viewkeep.fivm.compiled.rings import Cofactor, Ring, Sums
 from viewkeep.fivm.compiled.triggers import Stage, Trigger, triggers
 from viewkeep.fivm.query import Relation
 from viewkeep.fivm.tree import View, ViewTree, view_tree
 
 # rows that go through the kernels at once; what is gathered of them has to stay in the processor's caches
 CHUNK = 4096
-# values past this are refused: products of sums of them would leave the range of doubles
-LARGEST = 1e70
+# values past this are refused, and smaller ones where more than four are multiplied: products of sums of them
+# would leave the range of doubles
+LARGEST, LARGEST_PRODUCT = 1e70, 280
+# so often may a row come: doubles count it exactly
+MOST_TIMES = 2**53
 Columns = Any
 """A pyarrow Table or RecordBatch, or a mapping from names to arrays."""
 Array = np.ndarray[Any, Any]
@@ -53,8 +57,11 @@ class CompiledRuntime:
         self.ring = ring
         self.program = Program(tree, ring)
         self._interpret = interpret
+        self._largest = _largest(ring)
         self._deleted = False
         """Whether a key may have nothing left."""
+        self._torn = False
+        """Whether a change was interrupted when it was half made."""
         self._triggers = triggers(self.program, interpret)
         self._number = np.int64 if ring.exact else np.float64
         self.state: spaces.State = {}
@@ -115,12 +122,19 @@ class CompiledRuntime:
     # --- updates ---
 
     def load(self, tables: Mapping[str, Columns]) -> None:
-        """The rows that tables begin with, also of those that do not change afterwards."""
+        """The rows that tables begin with, also of those that do not change afterwards: these come all at
+        once, and before any others."""
         frozen = {r.source for r in self.tree.query.relations if r.name not in self.tree.updatable}
         if frozen.isdisjoint(tables):
-            for table, columns in tables.items():
-                self.update(table, columns)
+            self.apply({table: (columns, 1) for table, columns in tables.items()})
             return
+        if any(
+            self.state[f"n{space.number}"][0] for space in self.program.spaces.values() if space.variables
+        ):
+            raise Unsupported(
+                f"{min(frozen & set(tables))} does not change, and there are rows already",
+                hint="load all tables at once, into a runtime that is empty",
+            )
         indicators = any(view.indicators for view in self.tree.views())
         whole = view_tree(self.tree.order, indicators=indicators)
         loader = CompiledRuntime(whole, self.ring, interpret=self._interpret)
@@ -150,12 +164,15 @@ class CompiledRuntime:
 
     def apply(self, changes: Mapping[str, tuple[Columns, Any]]) -> None:
         """Changes several tables, one after the other, all or none: columns, and how often each row comes."""
+        self._refuse_torn()
         changed: list[Trigger] = []
         prepared: list[tuple[spaces.State, int]] = []
-        for table, (columns, times) in changes.items():
-            for trigger in self._changing(table):
-                changed.append(trigger)
-                prepared.append(self._prepared(trigger, columns, times))
+        with self._coders_as_they_were():
+            for table, (columns, times) in changes.items():
+                for trigger in self._changing(table):
+                    changed.append(trigger)
+                    prepared.append(self._prepared(trigger, columns, times))
+        self._torn = True
         self._compact_if_full(max((count for _, count in prepared), default=0))
         done: list[tuple[Trigger, spaces.State, int]] = []
         with np.errstate(over="ignore"):  # hashes wrap around, and so do integers that are taken back
@@ -165,8 +182,31 @@ class CompiledRuntime:
                 except TypeMismatch:
                     for one in reversed(done):
                         self._take_back(*one)
+                    self._torn = False
                     raise
                 done.append((trigger, inputs, count))
+        self._torn = False
+
+    def _refuse_torn(self) -> None:
+        if self._torn:
+            raise Unsupported(
+                "a change was interrupted when it was half made, and what is here is no result",
+                hint="restore a snapshot, or load the tables into another runtime",
+            )
+
+    @contextmanager
+    def _coders_as_they_were(self) -> Iterator[None]:
+        """What a batch that is refused had for values is forgotten: they may be of another kind than what
+        comes next, and categories would take room."""
+        known = {v: (coder.kind, len(coder.values)) for v, coder in self.coders.items()}
+        try:
+            yield
+        except BaseException:
+            for v, (kind, count) in known.items():
+                self.coders[v].forget(kind, count)
+            for v in self.ring.lifted:
+                self._look_up(v)
+            raise
 
     def _changing(self, table: str) -> list[Trigger]:
         relations = self.tree.query.of_table(table)
@@ -267,41 +307,52 @@ class CompiledRuntime:
         (`L`), and how often each row is there (`w`). Rows with a NULL that joins nothing count nothing."""
         relation, keys, lifts = trigger.relation, trigger.keys, trigger.lifts
         count = _length(columns)
-        weights = np.empty(count, self._number)
-        weights[:] = times
+        weights = _weights(times, count).astype(self._number)
         self._deleted = self._deleted or bool(count and weights.min() <= 0)
         codes = np.empty((count, len(keys)), np.int64)
         numbers = np.empty((count, len(lifts)), self._number)
         for i, v in enumerate(keys):
-            self._encode(v, _column(columns, relation, v), codes[:, i], weights)
+            self._encode(v, _column(columns, relation, v, count), codes[:, i], weights)
         for i, v in enumerate(lifts):
-            self._convert(v, _column(columns, relation, v), numbers[:, i], weights)
-        if not self.ring.exact and numbers.size and not np.abs(numbers).max() <= LARGEST:  # NaN is not either
+            self._convert(v, _column(columns, relation, v, count), numbers[:, i], weights)
+        there = weights != 0
+        if not there.all():  # kernels see no row that counts nothing: its numbers may be none
+            codes, numbers, weights = codes[there], numbers[there], weights[there]
+            count = len(weights)
+        if not self.ring.exact and numbers.size and not np.abs(numbers).max() <= self._largest:  # nor is NaN
             largest = np.abs(numbers).max(axis=0)
-            raise _no_number(next(v for v, x in zip(lifts, largest, strict=True) if not x <= LARGEST))
+            raise self._no_number(
+                next(v for v, x in zip(lifts, largest, strict=True) if not x <= self._largest)
+            )
         return {"C": codes, "L": numbers, "w": weights}, count
 
     def _encode(self, variable: str, column: Any, codes: Array, weights: Array) -> None:
         """A key, or a category."""
         coder = self.coders[variable]
-        known = len(coder.values)
         if isinstance(column, np.ndarray) and column.dtype.kind in "iub" and coder.kind in ("", "int"):
-            coder.kind = "int"
-            codes[:] = column
+            coder.kind = "int" if column.size else coder.kind
+            codes[:] = _whole(variable, column)
+            coder.refuse_least(codes)
         else:
-            codes[:] = coder.encode(column if isinstance(column, pa.Array) else pa.array(column))
+            codes[:] = coder.encode(pa.array(column))
             lifted = variable in self.ring.lifted
             if lifted or sum(variable in r.schema for r in self.tree.query.relations) > 1:
                 weights[codes == NULL] = 0
             if lifted:
-                try:
-                    self._lift_keys(variable)
-                except TypeMismatch:
-                    coder.forget(known)
-                    raise
+                self._lift_keys(variable)
 
     def _lift_keys(self, variable: str) -> None:
         """Looks at a key that is lifted too: a category for which there must be room, or a number."""
+        self._refuse_keys(variable)
+        self._look_up(variable)
+
+    def _look_up(self, variable: str) -> None:
+        """Has kernels find the number that a key stands for: itself, or that of a coded value."""
+        coder, number = self.coders[variable], self.program.number(variable)
+        self.state[f"lut{number}"] = coder.numbers()
+        self.state[f"coded{number}"] = np.array([int(coder.is_numbered)])
+
+    def _refuse_keys(self, variable: str) -> None:
         coder = self.coders[variable]
         room = self.ring.categories.get(variable) if isinstance(self.ring, Cofactor) else None
         if room is not None:
@@ -315,19 +366,15 @@ class CompiledRuntime:
                 raise TypeMismatch(
                     f"{variable} is not of integers, and the ring takes integers", hint="cast it"
                 )
-            numbers = coder.numbers()
-            if not np.abs(numbers).max() <= LARGEST:
-                raise _no_number(variable)
-            self.state[f"lut{self.program.number(variable)}"] = numbers
-            self.state[f"coded{self.program.number(variable)}"] = np.ones(1, np.int64)
+            if not np.abs(coder.numbers()).max() <= self._largest:
+                raise self._no_number(variable)
 
     def _convert(self, variable: str, column: Any, numbers: Array, weights: Array) -> None:
         """A lifted column as numbers."""
         if isinstance(column, np.ndarray) and column.dtype.kind in ("iub" if self.ring.exact else "iubf"):
-            numbers[:] = column
+            numbers[:] = _whole(variable, column) if self.ring.exact else column
             return
-        if not isinstance(column, pa.Array):
-            column = pa.array(column)
+        column = pa.array(column)
         of = pa.types
         fits = of.is_integer(column.type) or of.is_boolean(column.type) or of.is_null(column.type)
         if not self.ring.exact:
@@ -335,7 +382,10 @@ class CompiledRuntime:
         if not fits:
             wanted = "integers" if self.ring.exact else "numbers"
             raise TypeMismatch(f"{variable} is {column.type}, and the ring takes {wanted}", hint="cast it")
-        column = column.cast(pa.int64() if self.ring.exact else pa.float64())
+        try:
+            column = column.cast(pa.int64() if self.ring.exact else pa.float64(), safe=self.ring.exact)
+        except pa.ArrowInvalid as problem:
+            raise _too_large(variable) from problem
         if column.null_count:
             weights[column.is_null().to_numpy(zero_copy_only=False)] = 0
             column = column.fill_null(0)
@@ -346,6 +396,7 @@ class CompiledRuntime:
     def payloads(self, view: View | None = None) -> tuple[list[list[Any]], Array]:
         """The keys of a stored view, a list for each of its key columns, and its payloads; of the root unless
         said otherwise. Keys whose payload is all zero are left out."""
+        self._refuse_torn()
         view = view or self.tree.root
         space = self.program.space(view)
         count = int(self.state[f"n{space.number}"][0])
@@ -387,8 +438,15 @@ class CompiledRuntime:
         ]
         return Cofactors(float(row[0]), names, row[1 : 1 + size][there], matrix[np.ix_(there, there)])
 
+    def _no_number(self, variable: str) -> TypeMismatch:
+        return TypeMismatch(
+            f"{variable} has a value that is not finite, or larger than {self._largest:g}; nothing was changed",
+            hint="leave such rows out, or scale the column",
+        )
+
     def kept(self) -> spaces.State:
         """What a snapshot keeps: keys and payloads, without room to grow and without what they determine."""
+        self._refuse_torn()
         self.compact()
         kept = {}
         for space in self.program.spaces.values():
@@ -398,12 +456,13 @@ class CompiledRuntime:
         return kept
 
     def take(self, kept: Mapping[str, Array]) -> None:
-        """What a snapshot kept, into a runtime that is empty."""
+        """What a snapshot kept, into a runtime that is empty. What does not fit is a ValueError."""
+        self._check_kept(kept)
         for space in self.program.spaces.values():
             count = len(kept[f"k{space.number}"])
             self._reserve(space, count)
             for name in (f"k{space.number}", *self._by_space[space.number]):
-                if name in kept:
+                if name[0] in "kpqe":
                     self.state[name][:count] = kept[name]
             if space.variables:
                 live = np.ones(count, bool)
@@ -411,6 +470,24 @@ class CompiledRuntime:
         for variable in self.ring.lifted:
             if self.coders[variable].values:
                 self._lift_keys(variable)
+
+    def _check_kept(self, kept: Mapping[str, Array]) -> None:
+        """Arrays of another tree, or of another ring, are not taken for this one's."""
+        expected = set()
+        for space in self.program.spaces.values():
+            keys = f"k{space.number}"
+            names = [keys, *(n for n in self._by_space[space.number] if n[0] in "pqe")]
+            expected |= set(names)
+            for name in names:
+                own, found = self.state[name], kept.get(name)
+                if (
+                    found is None
+                    or found.dtype != own.dtype
+                    or found.shape != (len(kept[keys]), *own.shape[1:])
+                ):
+                    raise ValueError(f"{name} is not what the view tree has there")
+        if set(kept) - expected:
+            raise ValueError(f"the view tree has no {min(set(kept) - expected)}")
 
     def sizes(self) -> dict[str, int]:
         """How many keys each stored view, relation and indicator has, those with nothing left not counted."""
@@ -429,11 +506,41 @@ class CompiledRuntime:
         return sum(array.nbytes for array in self.state.values())
 
 
-def _no_number(variable: str) -> TypeMismatch:
+def _largest(ring: Ring) -> float:
+    """The largest value that a ring takes."""
+    most = max((len(product) for product in ring.products), default=0) if isinstance(ring, Sums) else 2
+    return LARGEST if most * 70 <= LARGEST_PRODUCT else 10.0 ** (LARGEST_PRODUCT // most)
+
+
+def _too_large(variable: str) -> TypeMismatch:
     return TypeMismatch(
-        f"{variable} has a value that is not finite, or larger than {LARGEST:g}; nothing was changed",
-        hint="leave such rows out, or scale the column",
+        f"{variable} has an integer that does not fit into 64 bits; nothing was changed",
+        hint="leave such rows out, or cast the column",
     )
+
+
+def _whole(variable: str, column: Array) -> Array:
+    """Integers, which must have room in 64 bits with their sign."""
+    if column.dtype == np.uint64 and column.size and column.max() > np.iinfo(np.int64).max:
+        raise _too_large(variable)
+    return column
+
+
+def _weights(times: Any, count: int) -> Array:
+    """How often each of so many rows comes, where that is said for all of them or for each."""
+    given = np.asarray(times)
+    if given.dtype.kind not in "iubf" or given.shape not in ((), (count,)):
+        raise TypeMismatch(
+            f"the number of times that {count} rows come is {given.dtype} of shape {given.shape}",
+            hint="give one integer, or one for each row",
+        )
+    # NaN is neither
+    if given.size and not (np.abs(given).max() <= MOST_TIMES and (given == np.floor(given)).all()):
+        raise TypeMismatch(
+            "a row cannot come a number of times that is no integer, or larger than 2**53",
+            hint="give 1 for rows that are inserted, and -1 for those that are deleted",
+        )
+    return np.broadcast_to(given, (count,))
 
 
 def _length(columns: Columns) -> int:
@@ -442,8 +549,8 @@ def _length(columns: Columns) -> int:
     return int(columns.num_rows)
 
 
-def _column(columns: Columns, relation: Relation, variable: str) -> Any:
-    """A column of a batch as an Arrow array."""
+def _column(columns: Columns, relation: Relation, variable: str, count: int) -> Any:
+    """A column of a batch as an array."""
     name = relation.column(variable) if relation.columns else variable
     try:
         column = columns[name] if isinstance(columns, Mapping) else columns.column(name)
@@ -452,4 +559,20 @@ def _column(columns: Columns, relation: Relation, variable: str) -> Any:
             f"the batch for {relation.source} has no column {name}",
             hint=f"it needs {', '.join(relation.schema)}",
         ) from problem
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    shape = column.shape if isinstance(column, np.ndarray) else (len(column),)
+    if shape != (count,):
+        raise TypeMismatch(
+            f"column {name} of the batch for {relation.source} has the shape {shape}, and the first one ({count},)",
+            hint="give columns of the same length",
+        )
+    if isinstance(column, pa.Array) or (isinstance(column, np.ndarray) and column.dtype.kind in "iubf"):
+        return column
+    try:
+        return pa.array(column)
+    except (pa.ArrowException, OverflowError) as problem:
+        raise TypeMismatch(
+            f"column {name} of the batch for {relation.source} is not of one type: {problem}",
+            hint="give values of one type, 64 bits wide at the most",
+        ) from problem
