@@ -125,3 +125,17 @@ def test_nan_is_the_same_key_after_a_restart(tmp_path: Path) -> None:
     again, _ = restore(tmp_path / "snapshot", interpret=True)
     again.update("S", {"k": [float("nan")], "y": [5.0]})
     assert shown(again) == {(): [1]}
+
+
+def test_groups_that_come_after_keys_were_dropped_begin_empty() -> None:
+    """An index had what a group that was gone had left in the place of the next: a loop without end."""
+    query = Query((Relation("R", ("a", "b")), Relation("S", ("b", "c"))), ("a", "c"))
+    runtime = CompiledRuntime(view_tree(chosen(query)), Sums(((),)), interpret=True)
+    b = np.arange(5)
+    runtime.update("R", {"a": b, "b": b})
+    runtime.update("S", {"b": b, "c": b})
+    runtime.apply({"R": ({"a": b[1:], "b": b[1:]}, -1), "S": ({"b": b[1:], "c": b[1:]}, -1)})
+    assert runtime.compact() > 0
+    runtime.update("R", {"a": np.array([7, 8]), "b": np.array([3, 4])})
+    runtime.update("S", {"b": np.array([3, 3, 4]), "c": np.array([1, 2, 6])})
+    assert shown(runtime) == {(0, 0): [1], (7, 1): [1], (7, 2): [1], (8, 6): [1]}

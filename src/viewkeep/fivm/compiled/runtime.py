@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,8 @@ from viewkeep.fivm.compiled import spaces
 from viewkeep.fivm.compiled.coder import NULL, Coder
 from viewkeep.fivm.compiled.program import Program, Space
 from viewkeep.fivm.compiled.rings import Cofactor, Ring, Sums
+from viewkeep.fivm.compiled.stages import LIMIT
+from viewkeep.fivm.compiled.summing import Summed, Summing, payloads, summing
 from viewkeep.fivm.compiled.triggers import Stage, Trigger, triggers
 from viewkeep.fivm.query import Relation
 from viewkeep.fivm.tree import View, ViewTree, view_tree
@@ -167,11 +168,15 @@ class CompiledRuntime:
         self._refuse_torn()
         changed: list[Trigger] = []
         prepared: list[tuple[spaces.State, int]] = []
-        with self._coders_as_they_were():
+        known = [(coder, coder.kind, len(coder.values)) for coder in self.coders.values()]
+        try:
             for table, (columns, times) in changes.items():
                 for trigger in self._changing(table):
                     changed.append(trigger)
                     prepared.append(self._prepared(trigger, columns, times))
+        except BaseException:
+            self._forget(known)
+            raise
         self._torn = True
         self._compact_if_full(max((count for _, count in prepared), default=0))
         done: list[tuple[Trigger, spaces.State, int]] = []
@@ -194,19 +199,17 @@ class CompiledRuntime:
                 hint="restore a snapshot, or load the tables into another runtime",
             )
 
-    @contextmanager
-    def _coders_as_they_were(self) -> Iterator[None]:
+    def _forget(self, known: Sequence[tuple[Coder, str, int]]) -> None:
         """What a batch that is refused had for values is forgotten: they may be of another kind than what
         comes next, and categories would take room."""
-        known = {v: (coder.kind, len(coder.values)) for v, coder in self.coders.items()}
-        try:
-            yield
-        except BaseException:
-            for v, (kind, count) in known.items():
-                self.coders[v].forget(kind, count)
-            for v in self.ring.lifted:
-                self._look_up(v)
-            raise
+        for coder, kind, count in known:
+            coder.forget(kind, count)
+        for v in self.ring.lifted:
+            self._look_up(v)
+
+    def summing(self, relation: str) -> Summing:
+        """How rows of a relation may be summed up before they come, as `Summed`."""
+        return summing(self.program, relation)
 
     def _changing(self, table: str) -> list[Trigger]:
         relations = self.tree.query.of_table(table)
@@ -221,7 +224,7 @@ class CompiledRuntime:
     def _apply(self, relation: Trigger, inputs: spaces.State, count: int) -> None:
         self.state |= inputs
         for at in range(0, count, CHUNK):
-            bad = self._chunk(relation, at, min(at + CHUNK, count))
+            bad = self._chunk(relation, at, min(at + CHUNK, count), inputs)
             if bad:
                 self._take_back(relation, inputs, min(at + CHUNK, count))
                 raise TypeMismatch(
@@ -232,13 +235,17 @@ class CompiledRuntime:
     def _take_back(self, relation: Trigger, inputs: spaces.State, count: int) -> None:
         """Undoes so many rows. Integers wrap around, and so the same rows with the other sign undo them
         exactly; doubles never have to be."""
-        self.state |= {**inputs, "w": -inputs["w"]}
+        inputs = {**inputs, **{name: -inputs[name] for name in ("w", "X") if name in inputs}}
+        self.state |= inputs
         for at in range(0, count, CHUNK):
-            self._chunk(relation, at, min(at + CHUNK, count))
+            self._chunk(relation, at, min(at + CHUNK, count), inputs)
 
-    def _chunk(self, trigger: Trigger, start: int, stop: int) -> bool:
+    def _chunk(self, trigger: Trigger, start: int, stop: int, inputs: spaces.State) -> bool:
         """One run of rows through all ways of a relation's updates; whether an integer overflowed."""
         bad = np.zeros(1, np.int64)
+        if "X" in inputs:
+            self._enter(trigger, inputs["C"][start:stop], inputs["X"][start:stop], bad)
+            return bool(bad[0])
         if trigger.stored is not None:
             self._reserve(trigger.stored, stop - start)
         for flip, stages in trigger.ways:
@@ -250,6 +257,24 @@ class CompiledRuntime:
             flipped = flip.run(*[self.state[name] for name in flip.parameters], start, stop)
             self._run(stages, 0, 0, flipped, bad)
         return bool(bad[0])
+
+    def _enter(self, trigger: Trigger, codes: Array, added: Array, bad: Array) -> None:
+        """Payloads by the keys of the first view: added to it, and gathered for the stages above."""
+        [(_, stages)] = trigger.ways
+        stage, state, count = stages[0], self.state, len(codes)
+        self._reserve(stage.space, count)
+        places = [trigger.keys.index(v) for v in stage.space.variables]
+        slots = spaces.entered(state, stage.space, np.ascontiguousarray(codes[:, places]))
+        stored = self.program.stored.get(stage.view)
+        if stored is not None:
+            payload = state[f"p{stored}"]
+            if self.ring.exact and (abs(payload[slots].astype(float) + added) > float(LIMIT)).any():
+                bad[0] = 1
+            np.add.at(payload, slots, added)
+        state[f"d{stage.number}"][:count] = slots
+        state[f"b{stage.number}"][:count] = added
+        if count and len(stages) > 1:
+            self._run(stages, 1, 0, count, bad)
 
     def _run(self, stages: Sequence[Stage], at: int, start: int, stop: int, bad: Array) -> None:
         """A stage over what came in, and the further ones over what it gathered. A stage that makes many rows
@@ -305,18 +330,22 @@ class CompiledRuntime:
     def _prepared(self, trigger: Trigger, columns: Columns, times: Any) -> tuple[spaces.State, int]:
         """The columns of a batch as kernels take them: keys as integers (`C`), lifted values as numbers
         (`L`), and how often each row is there (`w`). Rows with a NULL that joins nothing count nothing."""
+        if isinstance(columns, Summed):
+            return self._prepared_sums(trigger, columns)
         relation, keys, lifts = trigger.relation, trigger.keys, trigger.lifts
         count = _length(columns)
-        weights = _weights(times, count).astype(self._number)
+        weights = np.empty(count, self._number)
+        weights[:] = _weights(times, count)
         self._deleted = self._deleted or bool(count and weights.min() <= 0)
+        drops = bool(self._deleted and not weights.all())
         codes = np.empty((count, len(keys)), np.int64)
         numbers = np.empty((count, len(lifts)), self._number)
         for i, v in enumerate(keys):
-            self._encode(v, _column(columns, relation, v, count), codes[:, i], weights)
+            drops |= self._encode(v, _column(columns, relation, v, count), codes[:, i], weights)
         for i, v in enumerate(lifts):
-            self._convert(v, _column(columns, relation, v, count), numbers[:, i], weights)
-        there = weights != 0
-        if not there.all():  # kernels see no row that counts nothing: its numbers may be none
+            drops |= self._convert(v, _column(columns, relation, v, count), numbers[:, i], weights)
+        if drops:  # kernels see no row that counts nothing: its numbers may be none
+            there = weights != 0
             codes, numbers, weights = codes[there], numbers[there], weights[there]
             count = len(weights)
         if not self.ring.exact and numbers.size and not np.abs(numbers).max() <= self._largest:  # nor is NaN
@@ -326,20 +355,47 @@ class CompiledRuntime:
             )
         return {"C": codes, "L": numbers, "w": weights}, count
 
-    def _encode(self, variable: str, column: Any, codes: Array, weights: Array) -> None:
-        """A key, or a category."""
+    def _prepared_sums(self, trigger: Trigger, given: Summed) -> tuple[spaces.State, int]:
+        """Sums as payloads of the first view (`X`), by its keys."""
+        if not self.ring.exact:
+            for v, largest in given.largest.items():
+                if not largest <= self._largest:  # nor is NaN
+                    raise self._no_number(v)
+        count = len(given.sums[0])
+        codes = np.empty((count, len(trigger.keys)), np.int64)
+        for i, v in enumerate(trigger.keys):
+            column = _column(given.columns, trigger.relation, v, count)
+            if self._encode(v, column, codes[:, i], np.ones(count, self._number)):
+                raise TypeMismatch(f"{v} is NULL in sums", hint="leave out rows in which it is")
+        self._deleted = self._deleted or bool(count and given.sums[0].min() <= 0)
+        view = trigger.ways[0][1][0].view
+        of = {v: codes[:, i] for i, v in enumerate(trigger.keys) if v not in view.keys}
+        made = [
+            payloads(
+                self.program, view, given, {v: of[v][at : at + CHUNK] for v in of}, slice(at, at + CHUNK)
+            )
+            for at in range(0, count, CHUNK)
+        ]
+        found = np.concatenate(made) if made else np.empty((0, self.program.width(view)))
+        return {"C": codes, "X": found.astype(self._number)}, count
+
+    def _encode(self, variable: str, column: Any, codes: Array, weights: Array) -> bool:
+        """A key, or a category; whether there are rows that count nothing for it."""
         coder = self.coders[variable]
         if isinstance(column, np.ndarray) and column.dtype.kind in "iub" and coder.kind in ("", "int"):
             coder.kind = "int" if column.size else coder.kind
             codes[:] = _whole(variable, column)
-            coder.refuse_least(codes)
-        else:
-            codes[:] = coder.encode(pa.array(column))
-            lifted = variable in self.ring.lifted
-            if lifted or sum(variable in r.schema for r in self.tree.query.relations) > 1:
-                weights[codes == NULL] = 0
-            if lifted:
-                self._lift_keys(variable)
+            coder.refuse_least(column)
+            return False
+        codes[:] = coder.encode(pa.array(column))
+        lifted = variable in self.ring.lifted
+        is_null = codes == NULL
+        drops = lifted or sum(variable in r.schema for r in self.tree.query.relations) > 1
+        if drops:
+            weights[is_null] = 0
+        if lifted:
+            self._lift_keys(variable)
+        return bool(drops and is_null.any())
 
     def _lift_keys(self, variable: str) -> None:
         """Looks at a key that is lifted too: a category for which there must be room, or a number."""
@@ -369,11 +425,11 @@ class CompiledRuntime:
             if not np.abs(coder.numbers()).max() <= self._largest:
                 raise self._no_number(variable)
 
-    def _convert(self, variable: str, column: Any, numbers: Array, weights: Array) -> None:
-        """A lifted column as numbers."""
+    def _convert(self, variable: str, column: Any, numbers: Array, weights: Array) -> bool:
+        """A lifted column as numbers; whether there are rows that count nothing for it."""
         if isinstance(column, np.ndarray) and column.dtype.kind in ("iub" if self.ring.exact else "iubf"):
             numbers[:] = _whole(variable, column) if self.ring.exact else column
-            return
+            return False
         column = pa.array(column)
         of = pa.types
         fits = of.is_integer(column.type) or of.is_boolean(column.type) or of.is_null(column.type)
@@ -386,10 +442,12 @@ class CompiledRuntime:
             column = column.cast(pa.int64() if self.ring.exact else pa.float64(), safe=self.ring.exact)
         except pa.ArrowInvalid as problem:
             raise _too_large(variable) from problem
-        if column.null_count:
+        drops = column.null_count > 0
+        if drops:
             weights[column.is_null().to_numpy(zero_copy_only=False)] = 0
             column = column.fill_null(0)
         numbers[:] = column.to_numpy()
+        return drops
 
     # --- what comes out ---
 
@@ -440,7 +498,7 @@ class CompiledRuntime:
 
     def _no_number(self, variable: str) -> TypeMismatch:
         return TypeMismatch(
-            f"{variable} has a value that is not finite, or larger than {self._largest:g}; nothing was changed",
+            f"{variable} has a value that is not finite, or is past {self._largest:g}; nothing was changed",
             hint="leave such rows out, or scale the column",
         )
 
@@ -526,21 +584,23 @@ def _whole(variable: str, column: Array) -> Array:
     return column
 
 
-def _weights(times: Any, count: int) -> Array:
+def _weights(times: Any, count: int) -> int | Array:
     """How often each of so many rows comes, where that is said for all of them or for each."""
+    if type(times) is int and abs(times) <= MOST_TIMES:
+        return times
     given = np.asarray(times)
     if given.dtype.kind not in "iubf" or given.shape not in ((), (count,)):
         raise TypeMismatch(
             f"the number of times that {count} rows come is {given.dtype} of shape {given.shape}",
             hint="give one integer, or one for each row",
         )
-    # NaN is neither
-    if given.size and not (np.abs(given).max() <= MOST_TIMES and (given == np.floor(given)).all()):
+    is_whole = given.dtype.kind != "f" or bool((given == np.floor(given)).all())  # NaN is not
+    if given.size and not (is_whole and max(given.max(), -given.min()) <= MOST_TIMES):
         raise TypeMismatch(
             "a row cannot come a number of times that is no integer, or larger than 2**53",
             hint="give 1 for rows that are inserted, and -1 for those that are deleted",
         )
-    return np.broadcast_to(given, (count,))
+    return given
 
 
 def _length(columns: Columns) -> int:
@@ -564,7 +624,7 @@ def _column(columns: Columns, relation: Relation, variable: str, count: int) -> 
     shape = column.shape if isinstance(column, np.ndarray) else (len(column),)
     if shape != (count,):
         raise TypeMismatch(
-            f"column {name} of the batch for {relation.source} has the shape {shape}, and the first one ({count},)",
+            f"column {name} of the batch for {relation.source} has the shape {shape}, not ({count},)",
             hint="give columns of the same length",
         )
     if isinstance(column, pa.Array) or (isinstance(column, np.ndarray) and column.dtype.kind in "iubf"):
