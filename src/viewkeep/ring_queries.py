@@ -130,7 +130,8 @@ class _Reading:
         group = self.tree.args.get("group")
         grouped = [entry.unnest() for entry in group.expressions] if group is not None else free
         if {c.sql().lower() for c in grouped} != {c.sql().lower() for c in free}:
-            raise self.problem(group, "what is grouped by is not what is selected", "select all groups, once")
+            at = group or self.tree
+            raise self.problem(at, "what is grouped by is not what is selected", "select all groups, once")
         if any(map(is_cofactor, summed)) and len(summed) > 1:
             raise self.problem(summed[1], "beside COFACTOR nothing else is summed", "make a view of each")
         return _Listed(tuple(free), tuple(summed))
@@ -139,7 +140,7 @@ class _Reading:
         sums = [_columns_in(entry) for entry in listed.summed]
         columns = [*listed.free, *(c for entry in sums for c in entry), *lifted.values()]
         asked = self.tree.copy()
-        wanted = columns or [exp.Literal.number(1)]
+        wanted: Sequence[Expr] = columns or [exp.Literal.number(1)]
         asked.set("expressions", [exp.alias_(c.copy(), f"c{i}") for i, c in enumerate(wanted)])
         asked.set("group", None)
         bound = bind(asked, self._find_table, self._query).plan

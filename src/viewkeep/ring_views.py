@@ -21,8 +21,16 @@ import pyarrow.compute as pc
 
 from viewkeep.catalog.models import Table
 from viewkeep.engines.contract import Engine
-from viewkeep.engines.following import Followed, Following, is_followed
-from viewkeep.errors import UnknownColumn, UnknownTable, Unsupported, ViewkeepError
+from viewkeep.engines.following import (
+    MOVED,
+    Followed,
+    Following,
+    Summing,
+    is_followed,
+    largest_name,
+    sum_name,
+)
+from viewkeep.errors import TypeMismatch, UnknownColumn, UnknownTable, Unsupported, ViewkeepError
 from viewkeep.fivm.generic import GenericRuntime
 from viewkeep.fivm.laws import checked
 from viewkeep.fivm.order import chosen, given
@@ -55,13 +63,17 @@ class RingView:
         runtime: Callable[[Following], Any],
         tables: Mapping[str, Table],
         anchors: Mapping[str, str],
+        summing: Mapping[str, Summing],
     ) -> None:
         self.name = name
         self._engine = engine
         self._relations = tuple(relations)
         self._made = runtime
         self._runtime: Any = None
-        self._followed = {n: Followed(table, anchors.get(n, "")) for n, table in tables.items()}
+        self._followed = {}
+        for n, table in tables.items():
+            sums = {r.name: summing[r.name] for r in self._relations if r.source == n}
+            self._followed[n] = Followed(table, anchors.get(n, ""), sums=sums)
         self._is_saved = False
         self._is_torn = False
 
@@ -94,6 +106,9 @@ class RingView:
                 self._feed(self._runtime, found)
         self._read_upto(found)
         count = sum(rows.num_rows for rows in found.rows.values())
+        for one in self._followed.values():
+            if one.table.name not in found.rows:
+                count += pc.sum(found.sums[next(iter(one.sums))].column(MOVED)).as_py() or 0
         strategy = "full" if found.whole else "changes" if count else "none"
         reason = found.whole or ("changes of the tables" if count else "no base table changed")
         return Refresh(self.name, strategy, reason, time.perf_counter() - started, changes_in=count)
@@ -122,19 +137,42 @@ class RingView:
             self._followed = {n: replace(f, held=f.point) for n, f in self._followed.items()}
 
     def _feed(self, runtime: Any, found: Following) -> None:
-        batches = {r.name: _of_relation(r, found.rows[r.source]) for r in self._relations}
+        changes: dict[str, Any] = {}
+        for relation in self._relations:
+            if relation.source in found.rows:
+                rows = _of_relation(relation, found.rows[relation.source])
+                changes[relation.name] = rows.drop_columns([TIMES]), rows.column(TIMES).to_numpy()
+            else:
+                changes[relation.name] = self._of_sums(runtime, relation, found.sums[relation.name])
+        changes = {n: (batch, times) for n, (batch, times) in changes.items() if len(times)}
         if isinstance(runtime, GenericRuntime):
-            schemas = [v for r in self._relations for v in r.schema]
-            needed = {v for v in schemas if schemas.count(v) > 1} | set(runtime.lifts)
-            runtime.apply({n: _rows(batch, needed) for n, batch in batches.items() if batch.num_rows})
-        else:
-            runtime.apply(
-                {
-                    n: (batch.drop_columns([TIMES]), batch.column(TIMES).to_numpy())
-                    for n, batch in batches.items()
-                    if batch.num_rows
-                }
+            needed = _needed(self._relations, runtime)
+            changes = {n: _rows(batch, times, needed) for n, (batch, times) in changes.items()}
+        runtime.apply(changes)
+
+    def _of_sums(self, runtime: Any, relation: Relation, sums: pa.Table) -> tuple[Any, Any]:
+        """What an engine has summed up, as a runtime takes it: payloads, or rows and how many there are."""
+        wanted = self._followed[relation.source].sums[relation.name]
+        names = [v for v in relation.schema if relation.column(v) in wanted.keys]
+        keys = {v: sums.column(relation.column(v)).combine_chunks() for v in names}
+        totals = [sums.column(sum_name(i)).combine_chunks() for i in range(len(wanted.products))]
+        if any(total.null_count for total in totals):
+            raise TypeMismatch(
+                f"a sum over {relation.source} does not fit into 64 bits; nothing was changed",
+                hint="sum doubles, or smaller numbers",
             )
+        times = totals[0].to_numpy()
+        if not wanted.summed:
+            return pa.table(list(keys.values()), names=list(keys)) if keys else {}, times
+        from viewkeep.fivm.compiled.summing import Summed
+
+        plan = runtime.summing(relation.name)
+        largest = {}
+        if not wanted.exact:
+            for v in plan.lifted:
+                found = sums.column(largest_name(relation.column(v))).to_numpy()
+                largest[v] = float(found.max()) if len(found) else 0.0
+        return Summed(plan, keys, [total.to_numpy() for total in totals], largest), times
 
     def result(self) -> dict[tuple[Any, ...], Any]:
         """The payload of each group, by the values of the free variables; () where there are none."""
@@ -207,9 +245,9 @@ def ring_view(
     # relations are what the runtime sees: a table that is joined with itself feeds each of them
     query = Query(tuple(Relation(r.name, r.schema) for r in known), tuple(free))
     tree = view_tree(chosen(query) if order is None else given(query, order))
-    runtime = _runtime(tree, ring, lifts, samples)
-    runtime(NOTHING)  # whatever is wrong with it is told before anything is made
-    made = RingView(name, engine, known, runtime, tables, anchors(name, list(tables.values())))
+    runtime = _runtime(tree, ring, lifts, samples, known)
+    summing = _summing(known, runtime(NOTHING))  # what is wrong with it is told before anything is made
+    made = RingView(name, engine, known, runtime, tables, anchors(name, list(tables.values())), summing)
     made.refresh()
     return made
 
@@ -237,6 +275,7 @@ def restored(path: str | Path, engine: Engine, anchors: Anchors) -> RingView:
         lambda _: CompiledRuntime(runtime.tree, runtime.ring),
         tables,
         anchors(watermark["name"], list(tables.values())),
+        _summing(relations, runtime),
     )
     made.resume(runtime, watermark)
     return made
@@ -266,7 +305,7 @@ def _of_query(
 
 
 def _runtime(
-    tree: ViewTree, ring: Any, lifts: Lifts | None, samples: Sequence[Any]
+    tree: ViewTree, ring: Any, lifts: Lifts | None, samples: Sequence[Any], relations: Sequence[Relation]
 ) -> Callable[[Following], Any]:
     from viewkeep.fivm import Cofactor, CompiledRuntime, Sums
 
@@ -281,18 +320,21 @@ def _runtime(
 
     def made(found: Following) -> Any:
         """Without samples the laws are tried on a few values of the tables, as they are lifted."""
-        values = {} if samples or is_ours else _some_values(tree.query, lifted, found)
+        values = {} if samples or is_ours else _some_values(relations, lifted, found)
         return GenericRuntime(tree, checked(ring, samples, lifts=lifts, values=values), lifts)
 
     return made
 
 
-def _some_values(query: Query, lifted: Sequence[str], found: Following) -> dict[str, list[Any]]:
+def _some_values(
+    relations: Sequence[Relation], lifted: Sequence[str], found: Following
+) -> dict[str, list[Any]]:
     values = {}
     for variable in lifted[:TRIED]:
-        relation = next(r for r in query.relations if variable in r.schema)
-        if relation.source in found.rows:
-            column = found.rows[relation.source].column(relation.column(variable)).drop_null()
+        relation = next(r for r in relations if variable in r.schema)
+        rows = found.rows.get(relation.source, found.sums.get(relation.name))
+        if rows is not None:
+            column = rows.column(relation.column(variable)).drop_null()
             values[variable] = column.slice(0, 100).unique().to_pylist()[: max(2, TRIED // len(lifted))]
     return values
 
@@ -354,8 +396,36 @@ def _of_relation(relation: Relation, rows: pa.Table) -> pa.Table:
     )
 
 
-def _rows(batch: pa.Table, needed: set[str]) -> list[tuple[tuple[Any, ...], int]]:
-    """Rows as tuples. One with a NULL that is joined by, or lifted, counts nothing, as in SQL."""
+def _needed(relations: Sequence[Relation], runtime: Any) -> set[str]:
+    """The variables that are joined by, or lifted: a row with a NULL in one counts nothing, as in SQL."""
+    schemas = [v for r in relations for v in r.schema]
+    lifted = runtime.lifts if isinstance(runtime, GenericRuntime) else runtime.ring.lifted
+    return {v for v in schemas if schemas.count(v) > 1} | set(lifted)
+
+
+def _summing(relations: Sequence[Relation], runtime: Any) -> dict[str, Summing]:
+    """The sums that serve a runtime in the place of rows, by the columns of each relation's table."""
+    needed = _needed(relations, runtime)
+    found = {}
+    for r in relations:
+        keys, products, exact = r.schema, ((),), False
+        if not isinstance(runtime, GenericRuntime):
+            plan = runtime.summing(r.name)
+            keys, products, exact = plan.keys, plan.products, runtime.ring.exact
+        if not keys and products == ((),):
+            keys = r.schema[:1]  # a batch has a column at least
+        found[r.name] = Summing(
+            tuple(map(r.column, keys)),
+            tuple(r.column(v) for v in r.schema if v in needed),
+            tuple(tuple(map(r.column, product)) for product in products),
+            exact,
+        )
+    return found
+
+
+def _rows(batch: pa.Table, times: Any, needed: set[str]) -> list[tuple[tuple[Any, ...], int]]:
+    """Rows as tuples, without those that count nothing."""
+    batch = batch.append_column(TIMES, pa.array(times))
     names = [n for n in batch.column_names if n != TIMES]
     for name in names:
         if name in needed and batch.column(name).null_count:

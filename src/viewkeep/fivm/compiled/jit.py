@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import _dynfunc, njit
+from numba import _dynfunc, njit  # type: ignore[attr-defined]
 from numba.core import codegen, compiler, typed_passes
 from numba.core.compiler_machinery import register_pass
 
 
-class _KernelCode(codegen.JITCodeLibrary):  # type: ignore[misc]
+class _KernelCode(codegen.JITCodeLibrary):
     """The code of a kernel, with all that it calls."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout  # the rest is done for all functions together
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
+        passes, builder = self._codegen._module_pass_manager()  # type: ignore[no-untyped-call]
         passes.run(self._final_module, builder)
 
 
@@ -30,32 +30,32 @@ class _HelperCode(_KernelCode):
     """The code of a helper: as it is, until it is linked into a kernel's."""
 
     def finalize(self) -> None:
-        self._raise_if_finalized()
+        self._raise_if_finalized()  # type: ignore[no-untyped-call]
         for library in dict.fromkeys(self._linking_libraries):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _KernelLowering(typed_passes.NativeLowering):  # type: ignore[misc]
+@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
+class _KernelLowering(typed_passes.NativeLowering):
     _name = "kernel_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        state.library = _KernelCode(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = _KernelCode(state.targetctx.codegen(), state.func_id.func_qualname)  # type: ignore[no-untyped-call]
         state.library.enable_object_caching()
-        return bool(super().run_pass(state))
+        return bool(super().run_pass(state))  # type: ignore[no-untyped-call]
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _HelperLowering(typed_passes.NativeLowering):  # type: ignore[misc]
+@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
+class _HelperLowering(typed_passes.NativeLowering):
     """Makes code that can be linked, and not yet run."""
 
     _name = "helper_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        state.library = _HelperCode(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = _HelperCode(state.targetctx.codegen(), state.func_id.func_qualname)  # type: ignore[no-untyped-call]
         state.flags.no_compile = True
-        super().run_pass(state)
+        super().run_pass(state)  # type: ignore[no-untyped-call]
         made = state["cr"]
         # what callers know it by; Python cannot call it
         known = _dynfunc.make_function(
@@ -66,13 +66,13 @@ class _HelperLowering(typed_passes.NativeLowering):  # type: ignore[misc]
         return True
 
 
-class _Compiler(compiler.CompilerBase):  # type: ignore[misc]
+class _Compiler(compiler.CompilerBase):
     """Numba's passes, with another for the last but one."""
 
     lowering: type[Any]
 
     def define_pipelines(self) -> list[Any]:
-        made = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        made = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)  # type: ignore[no-untyped-call]
         own = {typed_passes.NativeLowering: self.lowering}
         made.passes = [(own.get(one, one), about) for one, about in made.passes]
         made._finalized = False
@@ -88,7 +88,8 @@ class _HelperCompiler(_Compiler):
     lowering = _HelperLowering
 
 
-_HELPER = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_HELPER: dict[str, Any] = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 helper = njit(**_HELPER, pipeline_class=_HelperCompiler)
 product = njit(**_HELPER, pipeline_class=_HelperCompiler, fastmath={"contract"})
-kernel = njit(_nrt=False, no_cfunc_wrapper=True, cache=True, pipeline_class=_KernelCompiler)
+_KERNEL: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True}
+kernel = njit(**_KERNEL, cache=True, pipeline_class=_KernelCompiler)

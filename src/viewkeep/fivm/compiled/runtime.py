@@ -442,7 +442,7 @@ class CompiledRuntime:
             column = column.cast(pa.int64() if self.ring.exact else pa.float64(), safe=self.ring.exact)
         except pa.ArrowInvalid as problem:
             raise _too_large(variable) from problem
-        drops = column.null_count > 0
+        drops = bool(column.null_count)
         if drops:
             weights[column.is_null().to_numpy(zero_copy_only=False)] = 0
             column = column.fill_null(0)

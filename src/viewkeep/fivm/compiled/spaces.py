@@ -80,7 +80,8 @@ def entered(state: State, space: Space, keys: Array) -> Array:
     if not space.variables:
         return slots
     before = int(state[f"n{space.number}"][0])
-    _added(*(state[f"{part}{space.number}"] for part in "tkn"), keys, slots)
+    table, known, count = (state[f"{part}{space.number}"] for part in "tkn")
+    _added(table, known, count, keys, slots)
     after = int(state[f"n{space.number}"][0])
     fresh = np.arange(before, after)
     for j, by in enumerate(space.indexes):
@@ -88,8 +89,10 @@ def entered(state: State, space: Space, keys: Array) -> Array:
         columns = [space.variables.index(v) for v in by]
         groups = np.zeros(len(fresh), np.int64)
         own = np.ascontiguousarray(state[f"k{space.number}"][before:after][:, columns])
-        _added(*(state[f"{x}{part}"] for part in "tkn"), own, groups)
-        _linked(groups, fresh, *(state[f"{x}{part}"] for part in "hcmg"))
+        table, known, count = (state[f"{x}{part}"] for part in "tkn")
+        _added(table, known, count, own, groups)
+        first, size, most, follows = (state[f"{x}{part}"] for part in "hcmg")
+        _linked(groups, fresh, first, size, most, follows)
     return slots
 
 
