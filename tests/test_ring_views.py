@@ -7,12 +7,17 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+import duckdb
 import numpy as np
 import pytest
+from sqlglot import exp
 
 import viewkeep
+from viewkeep.engines.following import Followed, Following, cast_sums, summed
 from viewkeep.errors import TypeMismatch, UnknownColumn, UnknownTable, UnknownView, Unsupported
 from viewkeep.fivm import Cofactor, Relation, RingLaw, Sums
+from viewkeep.fivm.compiled import triggers
+from viewkeep.fivm.compiled.kernels import interpreted
 from viewkeep.fivm.rings import Integers
 from viewkeep.ring_views import RingView
 
@@ -119,8 +124,98 @@ def test_on_postgres(postgres: viewkeep.Connection, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_on_spark(spark_engine: viewkeep.Connection, tmp_path: Path) -> None:
+def test_on_spark(spark_engine: viewkeep.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole tables come as sums, and so do very many changes."""
+    from viewkeep.engines.spark import engine
+
+    monkeypatch.setattr(engine, "FETCHED", 1)
     scenario(spark_engine, tmp_path)
+
+
+def summing_up(vk: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has an engine tell all that is new by sums."""
+    follow, database = vk.engine.follow, duckdb.connect()
+
+    def by_sums(followed: list[Followed]) -> Following:
+        found = follow(followed)
+        sums = {}
+        for one in followed:
+            database.register("rows_to_sum", found.rows[one.table.name])
+            for name, summing in one.sums.items():
+                query = summed(exp.to_table("rows_to_sum"), summing).sql("duckdb")
+                sums[name] = cast_sums(one.table, summing, database.sql(query).to_arrow_table())
+        return Following({}, found.points, found.whole, sums)
+
+    monkeypatch.setattr(vk.engine, "follow", by_sums)
+
+
+RINGS: dict[str, tuple[Any, Any, tuple[str, ...]]] = {
+    "cofactors": (Cofactor(COLUMNS), None, ()),
+    "cofactors of groups": (Cofactor(COLUMNS), None, ("item", "town")),
+    "categories": (Cofactor(("town", "size", "item", "amount"), {"town": 9, "item": 5}), None, ()),
+    "sums": (Sums(((), ("size", "amount"), ("size", "size"))), None, ("shop",)),
+    "integers": (Sums((("size",), ("size", "size"), ()), exact=True), None, ("item",)),
+    "a count": (Sums(((),), exact=True), None, ()),
+    "one's own": (Integers(), {"size": lambda x: x}, ("town",)),
+}
+
+
+def numbers(view: RingView) -> dict[Any, float]:
+    """All that a view has, by keys that do not depend on the order in which values came."""
+    if not isinstance(view._runtime.ring, Cofactor):
+        return {
+            (k, i): float(x) for k, row in view.result().items() for i, x in enumerate(np.atleast_1d(row))
+        }
+    found = {}
+    for key in view.result():
+        one = view.cofactors(key)
+        found[key, "n"] = one.count
+        for i, name in enumerate(one.columns):
+            found |= {(key, name, other): one.matrix[i, k] for k, other in enumerate(one.columns)}
+            found[key, name] = one.sums[i]
+    return {at: x for at, x in found.items() if x}
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_sums_in_the_place_of_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring, lifts, free = RINGS[name]
+    random = Random(7)
+    # kernels that are interpreted do what those do that are compiled
+    monkeypatch.setattr(triggers, "loaded", interpreted)
+    with viewkeep.connect("duckdb:") as vk:
+        for statement in (*TABLES, *START):
+            vk.sql(statement)
+        by_rows = vk.ring_view("rows", RELATIONS, ring, lifts, free=free)
+        summing_up(vk, monkeypatch)
+        by_sums = vk.ring_view("sums", RELATIONS, ring, lifts, free=free)
+        for _ in range(6):
+            for _ in range(random.randint(1, 5)):
+                vk.sql(change(random))
+            with monkeypatch.context() as as_it_was:
+                as_it_was.delattr(vk.engine, "follow")
+                by_rows.refresh()
+            by_sums.refresh()
+            expected, found = numbers(by_rows), numbers(by_sums)
+            assert expected.keys() == found.keys()
+            assert np.allclose(list(expected.values()), [found[key] for key in expected], rtol=1e-12)
+
+
+def test_sums_of_one_table() -> None:
+    with viewkeep.connect("duckdb:") as vk, pytest.MonkeyPatch.context() as monkeypatch:
+        vk.sql("CREATE TABLE r (a INT, x BIGINT); INSERT INTO r VALUES (NULL, 3), (1, 4), (1, NULL)")
+        summing_up(vk, monkeypatch)
+        counted = vk.ring_view("n", "r", Sums(((),), exact=True))
+        total = vk.ring_view("s", "r", Sums((("x", "x"), ()), exact=True))
+        assert counted.result()[()].tolist() == [3]
+        assert total.result()[()].tolist() == [25, 2]
+        vk.sql("INSERT INTO r VALUES (2, 4000000000)")
+        with pytest.raises(TypeMismatch, match="64 bits"):
+            total.refresh()
+        assert total.result()[()].tolist() == [25, 2]
+        vk.sql("DELETE FROM r WHERE a = 2")
+        vk.sql("DELETE FROM r WHERE x = 3")
+        total.refresh()
+        assert total.result()[()].tolist() == [16, 1]
 
 
 def test_sums_by_group_and_a_table_joined_with_itself() -> None:
@@ -222,6 +317,53 @@ def test_a_ring_that_breaks_a_law_is_refused_and_leaves_nothing() -> None:
             vk.ring_view("v", ["place"], Largest, samples=[{1: 2}])
         assert told.value.law
         assert vk.status() == []
+
+
+class Clipped:
+    """No ring, which only values of the table show."""
+
+    zero, one = 0, 1
+
+    def add(self, a: int, b: int) -> int:
+        return min(a + b, 100)
+
+    def multiply(self, a: int, b: int) -> int:
+        return a * b
+
+    def negate(self, a: int) -> int:
+        return -a
+
+    def lift_size(self, value: int) -> int:
+        return value
+
+
+def test_laws_are_tried_on_values_of_the_tables() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(TABLES[1])
+        vk.sql("INSERT INTO place VALUES (1, 'Oslo', 60), (2, 'Rome', 70)")
+        with pytest.raises(RingLaw, match=r"60|70"):
+            vk.ring_view("v", ["place"], Clipped)
+        assert vk.status() == []
+
+
+def test_a_refresh_that_was_interrupted_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        view = made(vk)
+        vk.sql("INSERT INTO sale VALUES (60, 1, 'tea', 1.0)")
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(view._runtime, "_reserve", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            view.refresh()
+        monkeypatch.undo()
+        done = view.refresh()
+        assert (done.strategy, done.reason) == ("full", "the last refresh was interrupted")
+        assert_right(vk, view)
+        vk.sql("DELETE FROM sale WHERE id = 60")
+        assert view.refresh().strategy == "changes"
+        assert_right(vk, view)
 
 
 @pytest.mark.parametrize("bad", ["'NaN'::DOUBLE", "1e300"])

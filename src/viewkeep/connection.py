@@ -409,8 +409,8 @@ class Connection:
     def ring_view(
         self,
         name: str,
-        relations: Sequence[Relation | str],
-        ring: Any,
+        relations: Sequence[Relation | str] | str,
+        ring: Any = None,
         lifts: Mapping[str, Callable[[Any], Any]] | None = None,
         *,
         free: Sequence[str] = (),
@@ -419,8 +419,10 @@ class Connection:
     ) -> RingView:
         """A view in a ring over a natural join of tables, kept in memory, that follows the tables.
 
-        `relations`: tables by name, all columns being variables, or `viewkeep.fivm.Relation`s. `ring`: `Sums`
-        or `Cofactor`, which are compiled, or a ring of one's own, whose laws are tried on `samples`.
+        `relations`: a query, which selects what groups are told apart by; or tables by name, all columns
+        being variables, or `viewkeep.fivm.Relation`s. `ring`: `Sums` or `Cofactor`, which are compiled, or a
+        ring of one's own, whose laws are tried on `samples`, or else on values of the tables. A query that
+        selects sums of products, or COFACTOR, needs none.
         """
         from viewkeep import ring_views
 

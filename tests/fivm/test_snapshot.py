@@ -89,3 +89,53 @@ def test_keys_that_come_and_go_take_no_room() -> None:
     assert dropped >= 0
     assert shown(runtime) == found
     assert runtime.compact() == 0
+
+
+def test_a_snapshot_that_is_cut_off_or_of_another_tree_is_told(tmp_path: Path) -> None:
+    query, path = QUERIES["chain"], tmp_path / "snapshot"
+    save(CompiledRuntime(view_tree(chosen(query)), Sums(((),)), interpret=True), path)
+    whole = path.read_bytes()
+    for end in (10, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:end])
+        with pytest.raises(CorruptCatalog, match="cannot be read"):
+            restore(path, interpret=True)
+    path.write_bytes(whole)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    payloads = next(name for name in arrays if name.startswith("array:p"))
+    for changed in (
+        {n: a for n, a in arrays.items() if n != payloads},
+        {**arrays, payloads: np.zeros((len(arrays[payloads]), 7))},
+        {**arrays, "array:p99": np.zeros((1, 1))},
+    ):
+        with path.open("wb") as file:
+            np.savez(file, **changed)
+        with pytest.raises(CorruptCatalog, match="view tree"):
+            restore(path, interpret=True)
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    with pytest.raises(CorruptCatalog, match="cannot be read"):
+        restore(tmp_path / "array.npy")
+
+
+def test_nan_is_the_same_key_after_a_restart(tmp_path: Path) -> None:
+    query = Query((Relation("R", ("k", "x")), Relation("S", ("k", "y"))))
+    runtime = CompiledRuntime(view_tree(chosen(query)), Sums(((),)), interpret=True)
+    runtime.update("R", {"k": [1.5, float("nan")], "x": [3, 4]})
+    save(runtime, tmp_path / "snapshot")
+    again, _ = restore(tmp_path / "snapshot", interpret=True)
+    again.update("S", {"k": [float("nan")], "y": [5.0]})
+    assert shown(again) == {(): [1]}
+
+
+def test_groups_that_come_after_keys_were_dropped_begin_empty() -> None:
+    """An index had what a group that was gone had left in the place of the next: a loop without end."""
+    query = Query((Relation("R", ("a", "b")), Relation("S", ("b", "c"))), ("a", "c"))
+    runtime = CompiledRuntime(view_tree(chosen(query)), Sums(((),)), interpret=True)
+    b = np.arange(5)
+    runtime.update("R", {"a": b, "b": b})
+    runtime.update("S", {"b": b, "c": b})
+    runtime.apply({"R": ({"a": b[1:], "b": b[1:]}, -1), "S": ({"b": b[1:], "c": b[1:]}, -1)})
+    assert runtime.compact() > 0
+    runtime.update("R", {"a": np.array([7, 8]), "b": np.array([3, 4])})
+    runtime.update("S", {"b": np.array([3, 3, 4]), "c": np.array([1, 2, 6])})
+    assert shown(runtime) == {(0, 0): [1], (7, 1): [1], (7, 2): [1], (8, 6): [1]}

@@ -19,7 +19,7 @@ from viewkeep.algebra import types as t
 from viewkeep.capture.delta import net_of_feed, read_feed, values_of_feed
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing
-from viewkeep.engines.following import Followed, Following, as_arrow, cast
+from viewkeep.engines.following import Followed, Following, as_arrow, cast, cast_sums, summed
 from viewkeep.engines.report import check_tables, verification
 from viewkeep.engines.spark.batches import append, upsert
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
@@ -66,6 +66,8 @@ _OWN = {
 OPEN: WeakSet[SparkEngine] = WeakSet()
 # so many tables are looked at side by side
 SIDE_BY_SIDE = 4
+# so many changes of a table are fetched row by row; of more, sums
+FETCHED = 100_000
 # so many views are refreshed side by side: what takes time is planning, in which most of Spark is idle
 KEEPERS = 4
 
@@ -332,43 +334,79 @@ class SparkEngine:
 
     def follow(self, followed: Sequence[Followed]) -> Following:
         """A point is the identity of a table, and a version: each table is read at its newest, and the feed
-        from there on. Tables do not share a moment; a change of one is seen with the others as they are."""
-        upto = {}
-        for one in followed:
-            identity = self._tables.start_feed(one.table)
-            upto[one.table.name] = [identity, self._tables.newest(one.table.name)]
+        from there on. Tables do not share a moment; a change of one is seen with the others as they are. They
+        are read side by side; whole tables and very many changes are summed up by Spark, where sums do."""
+
+        def newest(one: Followed) -> list[Any]:
+            return [self._tables.start_feed(one.table), self._tables.newest(one.table.name)]
+
+        with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
+            try:
+                points = list(pool.map(newest, followed))
+            except PySparkException as problem:
+                raise translated(problem) from problem
+        upto = {one.table.name: point for one, point in zip(followed, points, strict=True)}
         whole = ""
         for one in followed:
             if one.point is None:
                 whole = whole or "not loaded yet"
             elif one.point[0] != upto[one.table.name][0]:
                 whole = whole or f"{one.table.name} is another table now"
+        read = self._read_side_by_side
         try:
-            changes = {} if whole else {one.table.name: self._changes_of(one, upto) for one in followed}
+            found = [] if whole else read(self._changes_of, followed, upto)
         except PySparkException as problem:
             whole = f"a change feed cannot be read from there on: {first_line(problem)}"
         try:
-            rows = {one.table.name: self._rows_of(one, upto) for one in followed} if whole else changes
+            found = read(self._rows_of, followed, upto) if whole else found
         except PySparkException as problem:
             raise translated(problem) from problem
-        return Following(rows, upto, whole)
+        rows = {one.table.name: own for one, (own, _) in zip(followed, found, strict=True) if own is not None}
+        return Following(rows, upto, whole, {name: own for _, sums in found for name, own in sums.items()})
 
-    def _rows_of(self, one: Followed, upto: Mapping[str, Any]) -> Any:
+    def _read_side_by_side(
+        self,
+        reading: Callable[[int, Followed, int], tuple[Any, dict[str, Any]]],
+        followed: Sequence[Followed],
+        upto: Mapping[str, Any],
+    ) -> list[tuple[Any, dict[str, Any]]]:
+        versions = [int(upto[one.table.name][1]) for one in followed]
+        with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
+            return list(pool.map(reading, range(len(followed)), followed, versions))
+
+    def _rows_of(self, _: int, one: Followed, upto: int) -> tuple[Any, dict[str, Any]]:
+        """All rows of a table, or sums of them."""
         names = [bare(c.name) for c in one.table.columns]
         times = exp.alias_(exp.Cast(this=exp.Literal.number(1), to=t.BIGINT.sql()), TIMES, quoted=True)
-        source = versioned(one.table.name, upto[one.table.name][1])
-        return cast(one.table.columns, self._sql(exp.select(*names, times).from_(source)).toArrow())
+        query = exp.select(*names, times).from_(versioned(one.table.name, upto))
+        if one.sums:
+            return None, self._sums_of(one, query)
+        return cast(one.table.columns, self._sql(query).toArrow()), {}
 
-    def _changes_of(self, one: Followed, upto: Mapping[str, Any]) -> Any:
-        after, last = int(one.point[1]), int(upto[one.table.name][1])
-        if last <= after:
-            return as_arrow(one.table.columns, [])
-        feed = read_feed(self._session, one.table.name, after).where(f"_commit_version <= {last:d}")
-        feed.createOrReplaceTempView(temporary("followed"))
-        changes = exp.Subquery(this=values_of_feed(one.table, temporary("followed")), alias="changes")
+    def _changes_of(self, number: int, one: Followed, upto: int) -> tuple[Any, dict[str, Any]]:
+        """The rows that came and went, or sums of them, where they are very many."""
+        after = int(one.point[1])
+        if upto <= after:
+            return as_arrow(one.table.columns, []), {}
+        feed = read_feed(self._session, one.table.name, after).where(f"_commit_version <= {upto:d}")
+        name = temporary(f"followed{number}")
+        feed.createOrReplaceTempView(name)
+        changes = exp.Subquery(this=values_of_feed(one.table, name), alias="changes")
         moved = exp.NEQ(this=bare(TIMES), expression=exp.Literal.number(0))
-        query = exp.select(*(bare(c.name) for c in one.table.columns), bare(TIMES)).from_(changes)
-        return cast(one.table.columns, self._sql(query.where(moved)).toArrow())
+        query = (
+            exp.select(*(bare(c.name) for c in one.table.columns), bare(TIMES)).from_(changes).where(moved)
+        )
+        found = self._sql(query.limit(FETCHED + 1) if one.sums else query).toArrow()
+        if one.sums and found.num_rows > FETCHED:
+            return None, self._sums_of(one, query)
+        return cast(one.table.columns, found), {}
+
+    def _sums_of(self, one: Followed, rows: exp.Select) -> dict[str, Any]:
+        source = exp.Subquery(this=rows, alias="rows_to_sum")
+        return {
+            name: cast_sums(one.table, summing, self._sql(summed(source.copy(), summing)).toArrow())
+            for name, summing in one.sums.items()
+        }
 
     def hold(self, points: Mapping[str, Any]) -> None:
         """Delta keeps its feed as long as the table's properties say, whoever reads it."""

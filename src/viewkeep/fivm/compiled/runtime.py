@@ -14,15 +14,20 @@ from viewkeep.errors import TypeMismatch, UnknownColumn, Unsupported
 from viewkeep.fivm.compiled import spaces
 from viewkeep.fivm.compiled.coder import NULL, Coder
 from viewkeep.fivm.compiled.program import Program, Space
-from viewkeep.fivm.compiled.rings import Cofactor, Ring
+from viewkeep.fivm.compiled.rings import Cofactor, Ring, Sums
+from viewkeep.fivm.compiled.stages import LIMIT
+from viewkeep.fivm.compiled.summing import Summed, Summing, payloads, summing
 from viewkeep.fivm.compiled.triggers import Stage, Trigger, triggers
 from viewkeep.fivm.query import Relation
 from viewkeep.fivm.tree import View, ViewTree, view_tree
 
 # rows that go through the kernels at once; what is gathered of them has to stay in the processor's caches
 CHUNK = 4096
-# values past this are refused: products of sums of them would leave the range of doubles
-LARGEST = 1e70
+# values past this are refused, and smaller ones where more than four are multiplied: products of sums of them
+# would leave the range of doubles
+LARGEST, LARGEST_PRODUCT = 1e70, 280
+# so often may a row come: doubles count it exactly
+MOST_TIMES = 2**53
 Columns = Any
 """A pyarrow Table or RecordBatch, or a mapping from names to arrays."""
 Array = np.ndarray[Any, Any]
@@ -53,8 +58,11 @@ class CompiledRuntime:
         self.ring = ring
         self.program = Program(tree, ring)
         self._interpret = interpret
+        self._largest = _largest(ring)
         self._deleted = False
         """Whether a key may have nothing left."""
+        self._torn = False
+        """Whether a change was interrupted when it was half made."""
         self._triggers = triggers(self.program, interpret)
         self._number = np.int64 if ring.exact else np.float64
         self.state: spaces.State = {}
@@ -115,12 +123,19 @@ class CompiledRuntime:
     # --- updates ---
 
     def load(self, tables: Mapping[str, Columns]) -> None:
-        """The rows that tables begin with, also of those that do not change afterwards."""
+        """The rows that tables begin with, also of those that do not change afterwards: these come all at
+        once, and before any others."""
         frozen = {r.source for r in self.tree.query.relations if r.name not in self.tree.updatable}
         if frozen.isdisjoint(tables):
-            for table, columns in tables.items():
-                self.update(table, columns)
+            self.apply({table: (columns, 1) for table, columns in tables.items()})
             return
+        if any(
+            self.state[f"n{space.number}"][0] for space in self.program.spaces.values() if space.variables
+        ):
+            raise Unsupported(
+                f"{min(frozen & set(tables))} does not change, and there are rows already",
+                hint="load all tables at once, into a runtime that is empty",
+            )
         indicators = any(view.indicators for view in self.tree.views())
         whole = view_tree(self.tree.order, indicators=indicators)
         loader = CompiledRuntime(whole, self.ring, interpret=self._interpret)
@@ -150,12 +165,19 @@ class CompiledRuntime:
 
     def apply(self, changes: Mapping[str, tuple[Columns, Any]]) -> None:
         """Changes several tables, one after the other, all or none: columns, and how often each row comes."""
+        self._refuse_torn()
         changed: list[Trigger] = []
         prepared: list[tuple[spaces.State, int]] = []
-        for table, (columns, times) in changes.items():
-            for trigger in self._changing(table):
-                changed.append(trigger)
-                prepared.append(self._prepared(trigger, columns, times))
+        known = [(coder, coder.kind, len(coder.values)) for coder in self.coders.values()]
+        try:
+            for table, (columns, times) in changes.items():
+                for trigger in self._changing(table):
+                    changed.append(trigger)
+                    prepared.append(self._prepared(trigger, columns, times))
+        except BaseException:
+            self._forget(known)
+            raise
+        self._torn = True
         self._compact_if_full(max((count for _, count in prepared), default=0))
         done: list[tuple[Trigger, spaces.State, int]] = []
         with np.errstate(over="ignore"):  # hashes wrap around, and so do integers that are taken back
@@ -165,8 +187,29 @@ class CompiledRuntime:
                 except TypeMismatch:
                     for one in reversed(done):
                         self._take_back(*one)
+                    self._torn = False
                     raise
                 done.append((trigger, inputs, count))
+        self._torn = False
+
+    def _refuse_torn(self) -> None:
+        if self._torn:
+            raise Unsupported(
+                "a change was interrupted when it was half made, and what is here is no result",
+                hint="restore a snapshot, or load the tables into another runtime",
+            )
+
+    def _forget(self, known: Sequence[tuple[Coder, str, int]]) -> None:
+        """What a batch that is refused had for values is forgotten: they may be of another kind than what
+        comes next, and categories would take room."""
+        for coder, kind, count in known:
+            coder.forget(kind, count)
+        for v in self.ring.lifted:
+            self._look_up(v)
+
+    def summing(self, relation: str) -> Summing:
+        """How rows of a relation may be summed up before they come, as `Summed`."""
+        return summing(self.program, relation)
 
     def _changing(self, table: str) -> list[Trigger]:
         relations = self.tree.query.of_table(table)
@@ -181,7 +224,7 @@ class CompiledRuntime:
     def _apply(self, relation: Trigger, inputs: spaces.State, count: int) -> None:
         self.state |= inputs
         for at in range(0, count, CHUNK):
-            bad = self._chunk(relation, at, min(at + CHUNK, count))
+            bad = self._chunk(relation, at, min(at + CHUNK, count), inputs)
             if bad:
                 self._take_back(relation, inputs, min(at + CHUNK, count))
                 raise TypeMismatch(
@@ -192,13 +235,17 @@ class CompiledRuntime:
     def _take_back(self, relation: Trigger, inputs: spaces.State, count: int) -> None:
         """Undoes so many rows. Integers wrap around, and so the same rows with the other sign undo them
         exactly; doubles never have to be."""
-        self.state |= {**inputs, "w": -inputs["w"]}
+        inputs = {**inputs, **{name: -inputs[name] for name in ("w", "X") if name in inputs}}
+        self.state |= inputs
         for at in range(0, count, CHUNK):
-            self._chunk(relation, at, min(at + CHUNK, count))
+            self._chunk(relation, at, min(at + CHUNK, count), inputs)
 
-    def _chunk(self, trigger: Trigger, start: int, stop: int) -> bool:
+    def _chunk(self, trigger: Trigger, start: int, stop: int, inputs: spaces.State) -> bool:
         """One run of rows through all ways of a relation's updates; whether an integer overflowed."""
         bad = np.zeros(1, np.int64)
+        if "X" in inputs:
+            self._enter(trigger, inputs["C"][start:stop], inputs["X"][start:stop], bad)
+            return bool(bad[0])
         if trigger.stored is not None:
             self._reserve(trigger.stored, stop - start)
         for flip, stages in trigger.ways:
@@ -210,6 +257,24 @@ class CompiledRuntime:
             flipped = flip.run(*[self.state[name] for name in flip.parameters], start, stop)
             self._run(stages, 0, 0, flipped, bad)
         return bool(bad[0])
+
+    def _enter(self, trigger: Trigger, codes: Array, added: Array, bad: Array) -> None:
+        """Payloads by the keys of the first view: added to it, and gathered for the stages above."""
+        [(_, stages)] = trigger.ways
+        stage, state, count = stages[0], self.state, len(codes)
+        self._reserve(stage.space, count)
+        places = [trigger.keys.index(v) for v in stage.space.variables]
+        slots = spaces.entered(state, stage.space, np.ascontiguousarray(codes[:, places]))
+        stored = self.program.stored.get(stage.view)
+        if stored is not None:
+            payload = state[f"p{stored}"]
+            if self.ring.exact and (abs(payload[slots].astype(float) + added) > float(LIMIT)).any():
+                bad[0] = 1
+            np.add.at(payload, slots, added)
+        state[f"d{stage.number}"][:count] = slots
+        state[f"b{stage.number}"][:count] = added
+        if count and len(stages) > 1:
+            self._run(stages, 1, 0, count, bad)
 
     def _run(self, stages: Sequence[Stage], at: int, start: int, stop: int, bad: Array) -> None:
         """A stage over what came in, and the further ones over what it gathered. A stage that makes many rows
@@ -265,43 +330,85 @@ class CompiledRuntime:
     def _prepared(self, trigger: Trigger, columns: Columns, times: Any) -> tuple[spaces.State, int]:
         """The columns of a batch as kernels take them: keys as integers (`C`), lifted values as numbers
         (`L`), and how often each row is there (`w`). Rows with a NULL that joins nothing count nothing."""
+        if isinstance(columns, Summed):
+            return self._prepared_sums(trigger, columns)
         relation, keys, lifts = trigger.relation, trigger.keys, trigger.lifts
         count = _length(columns)
         weights = np.empty(count, self._number)
-        weights[:] = times
+        weights[:] = _weights(times, count)
         self._deleted = self._deleted or bool(count and weights.min() <= 0)
+        drops = bool(self._deleted and not weights.all())
         codes = np.empty((count, len(keys)), np.int64)
         numbers = np.empty((count, len(lifts)), self._number)
         for i, v in enumerate(keys):
-            self._encode(v, _column(columns, relation, v), codes[:, i], weights)
+            drops |= self._encode(v, _column(columns, relation, v, count), codes[:, i], weights)
         for i, v in enumerate(lifts):
-            self._convert(v, _column(columns, relation, v), numbers[:, i], weights)
-        if not self.ring.exact and numbers.size and not np.abs(numbers).max() <= LARGEST:  # NaN is not either
+            drops |= self._convert(v, _column(columns, relation, v, count), numbers[:, i], weights)
+        if drops:  # kernels see no row that counts nothing: its numbers may be none
+            there = weights != 0
+            codes, numbers, weights = codes[there], numbers[there], weights[there]
+            count = len(weights)
+        if not self.ring.exact and numbers.size and not np.abs(numbers).max() <= self._largest:  # nor is NaN
             largest = np.abs(numbers).max(axis=0)
-            raise _no_number(next(v for v, x in zip(lifts, largest, strict=True) if not x <= LARGEST))
+            raise self._no_number(
+                next(v for v, x in zip(lifts, largest, strict=True) if not x <= self._largest)
+            )
         return {"C": codes, "L": numbers, "w": weights}, count
 
-    def _encode(self, variable: str, column: Any, codes: Array, weights: Array) -> None:
-        """A key, or a category."""
+    def _prepared_sums(self, trigger: Trigger, given: Summed) -> tuple[spaces.State, int]:
+        """Sums as payloads of the first view (`X`), by its keys."""
+        if not self.ring.exact:
+            for v, largest in given.largest.items():
+                if not largest <= self._largest:  # nor is NaN
+                    raise self._no_number(v)
+        count = len(given.sums[0])
+        codes = np.empty((count, len(trigger.keys)), np.int64)
+        for i, v in enumerate(trigger.keys):
+            column = _column(given.columns, trigger.relation, v, count)
+            if self._encode(v, column, codes[:, i], np.ones(count, self._number)):
+                raise TypeMismatch(f"{v} is NULL in sums", hint="leave out rows in which it is")
+        self._deleted = self._deleted or bool(count and given.sums[0].min() <= 0)
+        view = trigger.ways[0][1][0].view
+        of = {v: codes[:, i] for i, v in enumerate(trigger.keys) if v not in view.keys}
+        made = [
+            payloads(
+                self.program, view, given, {v: of[v][at : at + CHUNK] for v in of}, slice(at, at + CHUNK)
+            )
+            for at in range(0, count, CHUNK)
+        ]
+        found = np.concatenate(made) if made else np.empty((0, self.program.width(view)))
+        return {"C": codes, "X": found.astype(self._number)}, count
+
+    def _encode(self, variable: str, column: Any, codes: Array, weights: Array) -> bool:
+        """A key, or a category; whether there are rows that count nothing for it."""
         coder = self.coders[variable]
-        known = len(coder.values)
         if isinstance(column, np.ndarray) and column.dtype.kind in "iub" and coder.kind in ("", "int"):
-            coder.kind = "int"
-            codes[:] = column
-        else:
-            codes[:] = coder.encode(column if isinstance(column, pa.Array) else pa.array(column))
-            lifted = variable in self.ring.lifted
-            if lifted or sum(variable in r.schema for r in self.tree.query.relations) > 1:
-                weights[codes == NULL] = 0
-            if lifted:
-                try:
-                    self._lift_keys(variable)
-                except TypeMismatch:
-                    coder.forget(known)
-                    raise
+            coder.kind = "int" if column.size else coder.kind
+            codes[:] = _whole(variable, column)
+            coder.refuse_least(column)
+            return False
+        codes[:] = coder.encode(pa.array(column))
+        lifted = variable in self.ring.lifted
+        is_null = codes == NULL
+        drops = lifted or sum(variable in r.schema for r in self.tree.query.relations) > 1
+        if drops:
+            weights[is_null] = 0
+        if lifted:
+            self._lift_keys(variable)
+        return bool(drops and is_null.any())
 
     def _lift_keys(self, variable: str) -> None:
         """Looks at a key that is lifted too: a category for which there must be room, or a number."""
+        self._refuse_keys(variable)
+        self._look_up(variable)
+
+    def _look_up(self, variable: str) -> None:
+        """Has kernels find the number that a key stands for: itself, or that of a coded value."""
+        coder, number = self.coders[variable], self.program.number(variable)
+        self.state[f"lut{number}"] = coder.numbers()
+        self.state[f"coded{number}"] = np.array([int(coder.is_numbered)])
+
+    def _refuse_keys(self, variable: str) -> None:
         coder = self.coders[variable]
         room = self.ring.categories.get(variable) if isinstance(self.ring, Cofactor) else None
         if room is not None:
@@ -315,19 +422,15 @@ class CompiledRuntime:
                 raise TypeMismatch(
                     f"{variable} is not of integers, and the ring takes integers", hint="cast it"
                 )
-            numbers = coder.numbers()
-            if not np.abs(numbers).max() <= LARGEST:
-                raise _no_number(variable)
-            self.state[f"lut{self.program.number(variable)}"] = numbers
-            self.state[f"coded{self.program.number(variable)}"] = np.ones(1, np.int64)
+            if not np.abs(coder.numbers()).max() <= self._largest:
+                raise self._no_number(variable)
 
-    def _convert(self, variable: str, column: Any, numbers: Array, weights: Array) -> None:
-        """A lifted column as numbers."""
+    def _convert(self, variable: str, column: Any, numbers: Array, weights: Array) -> bool:
+        """A lifted column as numbers; whether there are rows that count nothing for it."""
         if isinstance(column, np.ndarray) and column.dtype.kind in ("iub" if self.ring.exact else "iubf"):
-            numbers[:] = column
-            return
-        if not isinstance(column, pa.Array):
-            column = pa.array(column)
+            numbers[:] = _whole(variable, column) if self.ring.exact else column
+            return False
+        column = pa.array(column)
         of = pa.types
         fits = of.is_integer(column.type) or of.is_boolean(column.type) or of.is_null(column.type)
         if not self.ring.exact:
@@ -335,17 +438,23 @@ class CompiledRuntime:
         if not fits:
             wanted = "integers" if self.ring.exact else "numbers"
             raise TypeMismatch(f"{variable} is {column.type}, and the ring takes {wanted}", hint="cast it")
-        column = column.cast(pa.int64() if self.ring.exact else pa.float64())
-        if column.null_count:
+        try:
+            column = column.cast(pa.int64() if self.ring.exact else pa.float64(), safe=self.ring.exact)
+        except pa.ArrowInvalid as problem:
+            raise _too_large(variable) from problem
+        drops = bool(column.null_count)
+        if drops:
             weights[column.is_null().to_numpy(zero_copy_only=False)] = 0
             column = column.fill_null(0)
         numbers[:] = column.to_numpy()
+        return drops
 
     # --- what comes out ---
 
     def payloads(self, view: View | None = None) -> tuple[list[list[Any]], Array]:
         """The keys of a stored view, a list for each of its key columns, and its payloads; of the root unless
         said otherwise. Keys whose payload is all zero are left out."""
+        self._refuse_torn()
         view = view or self.tree.root
         space = self.program.space(view)
         count = int(self.state[f"n{space.number}"][0])
@@ -387,8 +496,15 @@ class CompiledRuntime:
         ]
         return Cofactors(float(row[0]), names, row[1 : 1 + size][there], matrix[np.ix_(there, there)])
 
+    def _no_number(self, variable: str) -> TypeMismatch:
+        return TypeMismatch(
+            f"{variable} has a value that is not finite, or is past {self._largest:g}; nothing was changed",
+            hint="leave such rows out, or scale the column",
+        )
+
     def kept(self) -> spaces.State:
         """What a snapshot keeps: keys and payloads, without room to grow and without what they determine."""
+        self._refuse_torn()
         self.compact()
         kept = {}
         for space in self.program.spaces.values():
@@ -398,12 +514,13 @@ class CompiledRuntime:
         return kept
 
     def take(self, kept: Mapping[str, Array]) -> None:
-        """What a snapshot kept, into a runtime that is empty."""
+        """What a snapshot kept, into a runtime that is empty. What does not fit is a ValueError."""
+        self._check_kept(kept)
         for space in self.program.spaces.values():
             count = len(kept[f"k{space.number}"])
             self._reserve(space, count)
             for name in (f"k{space.number}", *self._by_space[space.number]):
-                if name in kept:
+                if name[0] in "kpqe":
                     self.state[name][:count] = kept[name]
             if space.variables:
                 live = np.ones(count, bool)
@@ -411,6 +528,24 @@ class CompiledRuntime:
         for variable in self.ring.lifted:
             if self.coders[variable].values:
                 self._lift_keys(variable)
+
+    def _check_kept(self, kept: Mapping[str, Array]) -> None:
+        """Arrays of another tree, or of another ring, are not taken for this one's."""
+        expected = set()
+        for space in self.program.spaces.values():
+            keys = f"k{space.number}"
+            names = [keys, *(n for n in self._by_space[space.number] if n[0] in "pqe")]
+            expected |= set(names)
+            for name in names:
+                own, found = self.state[name], kept.get(name)
+                if (
+                    found is None
+                    or found.dtype != own.dtype
+                    or found.shape != (len(kept[keys]), *own.shape[1:])
+                ):
+                    raise ValueError(f"{name} is not what the view tree has there")
+        if set(kept) - expected:
+            raise ValueError(f"the view tree has no {min(set(kept) - expected)}")
 
     def sizes(self) -> dict[str, int]:
         """How many keys each stored view, relation and indicator has, those with nothing left not counted."""
@@ -429,11 +564,43 @@ class CompiledRuntime:
         return sum(array.nbytes for array in self.state.values())
 
 
-def _no_number(variable: str) -> TypeMismatch:
+def _largest(ring: Ring) -> float:
+    """The largest value that a ring takes."""
+    most = max((len(product) for product in ring.products), default=0) if isinstance(ring, Sums) else 2
+    return LARGEST if most * 70 <= LARGEST_PRODUCT else 10.0 ** (LARGEST_PRODUCT // most)
+
+
+def _too_large(variable: str) -> TypeMismatch:
     return TypeMismatch(
-        f"{variable} has a value that is not finite, or larger than {LARGEST:g}; nothing was changed",
-        hint="leave such rows out, or scale the column",
+        f"{variable} has an integer that does not fit into 64 bits; nothing was changed",
+        hint="leave such rows out, or cast the column",
     )
+
+
+def _whole(variable: str, column: Array) -> Array:
+    """Integers, which must have room in 64 bits with their sign."""
+    if column.dtype == np.uint64 and column.size and column.max() > np.iinfo(np.int64).max:
+        raise _too_large(variable)
+    return column
+
+
+def _weights(times: Any, count: int) -> int | Array:
+    """How often each of so many rows comes, where that is said for all of them or for each."""
+    if type(times) is int and abs(times) <= MOST_TIMES:
+        return times
+    given = np.asarray(times)
+    if given.dtype.kind not in "iubf" or given.shape not in ((), (count,)):
+        raise TypeMismatch(
+            f"the number of times that {count} rows come is {given.dtype} of shape {given.shape}",
+            hint="give one integer, or one for each row",
+        )
+    is_whole = given.dtype.kind != "f" or bool((given == np.floor(given)).all())  # NaN is not
+    if given.size and not (is_whole and max(given.max(), -given.min()) <= MOST_TIMES):
+        raise TypeMismatch(
+            "a row cannot come a number of times that is no integer, or larger than 2**53",
+            hint="give 1 for rows that are inserted, and -1 for those that are deleted",
+        )
+    return given
 
 
 def _length(columns: Columns) -> int:
@@ -442,8 +609,8 @@ def _length(columns: Columns) -> int:
     return int(columns.num_rows)
 
 
-def _column(columns: Columns, relation: Relation, variable: str) -> Any:
-    """A column of a batch as an Arrow array."""
+def _column(columns: Columns, relation: Relation, variable: str, count: int) -> Any:
+    """A column of a batch as an array."""
     name = relation.column(variable) if relation.columns else variable
     try:
         column = columns[name] if isinstance(columns, Mapping) else columns.column(name)
@@ -452,4 +619,20 @@ def _column(columns: Columns, relation: Relation, variable: str) -> Any:
             f"the batch for {relation.source} has no column {name}",
             hint=f"it needs {', '.join(relation.schema)}",
         ) from problem
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    shape = column.shape if isinstance(column, np.ndarray) else (len(column),)
+    if shape != (count,):
+        raise TypeMismatch(
+            f"column {name} of the batch for {relation.source} has the shape {shape}, not ({count},)",
+            hint="give columns of the same length",
+        )
+    if isinstance(column, pa.Array) or (isinstance(column, np.ndarray) and column.dtype.kind in "iubf"):
+        return column
+    try:
+        return pa.array(column)
+    except (pa.ArrowException, OverflowError) as problem:
+        raise TypeMismatch(
+            f"column {name} of the batch for {relation.source} is not of one type: {problem}",
+            hint="give values of one type, 64 bits wide at the most",
+        ) from problem

@@ -22,6 +22,8 @@ from viewkeep.fivm.tree import view_tree
 
 # 2: the products of payloads lie in rows
 FORMAT = 2
+# a file that is cut off, or has changed, or is no snapshot; zipfile has RuntimeErrors for unknown flags
+_UNREADABLE = (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, pa.ArrowInvalid, RuntimeError)
 
 
 def save(runtime: CompiledRuntime, path: str | Path, watermark: Mapping[str, Any] | None = None) -> None:
@@ -59,8 +61,9 @@ def save(runtime: CompiledRuntime, path: str | Path, watermark: Mapping[str, Any
 
 def restore(path: str | Path, *, interpret: bool = False) -> tuple[CompiledRuntime, dict[str, Any]]:
     """The runtime of a snapshot, and its watermark."""
+    path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as stored:
             document = json.loads(bytes(stored["document"]))
             if document["format"] != FORMAT:
                 raise ValueError(f"format {document['format']!r} where {FORMAT} was expected")
@@ -70,7 +73,7 @@ def restore(path: str | Path, *, interpret: bool = False) -> tuple[CompiledRunti
                 values = _read(bytes(stored[name])) if name in stored else []
                 coder.restore(document["kinds"][v], values)
             runtime.take({n.removeprefix("array:"): stored[n] for n in stored if n.startswith("array:")})
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, pa.ArrowInvalid) as problem:
+    except _UNREADABLE as problem:
         raise CorruptCatalog(
             f"the snapshot {path} cannot be read: {problem}",
             hint="load the tables again, and save another",

@@ -33,6 +33,69 @@ def _rehash(table: Array, keys: Array, columns: int, count: int) -> None:
         table[i] = s + 1
 
 
+@njit(cache=True)
+def _added(table: Array, known: Array, count: Array, keys: Array, slots: Array) -> None:
+    """Finds keys, or adds them; the number of each goes into `slots`. As kernels do it."""
+    mask = table.shape[0] - 1
+    columns = keys.shape[1]
+    for r in range(keys.shape[0]):
+        h = 0
+        for c in range(columns):
+            h = (h ^ keys[r, c]) * _ONE
+            h = (h ^ (h >> 29)) * _OTHER
+        h ^= h >> 32
+        i = h & mask
+        while True:
+            s = table[i] - 1
+            if s < 0:
+                s = count[0]
+                for c in range(columns):
+                    known[s, c] = keys[r, c]
+                table[i] = s + 1
+                count[0] += 1
+                break
+            same = True
+            for c in range(columns):
+                same = same and known[s, c] == keys[r, c]
+            if same:
+                break
+            i = (i + 1) & mask
+        slots[r] = s
+
+
+@njit(cache=True)
+def _linked(groups: Array, slots: Array, first: Array, count: Array, most: Array, follows: Array) -> None:
+    """Puts keys into groups of an index, each before the others."""
+    for r in range(len(slots)):
+        g, s = groups[r], slots[r]
+        follows[s] = first[g] if count[g] else -1
+        first[g] = s
+        count[g] += 1
+        most[0] = max(most[0], count[g])
+
+
+def entered(state: State, space: Space, keys: Array) -> Array:
+    """The numbers of keys in a space that has room for them; those that are new are added."""
+    slots = np.zeros(len(keys), np.int64)
+    if not space.variables:
+        return slots
+    before = int(state[f"n{space.number}"][0])
+    table, known, count = (state[f"{part}{space.number}"] for part in "tkn")
+    _added(table, known, count, keys, slots)
+    after = int(state[f"n{space.number}"][0])
+    fresh = np.arange(before, after)
+    for j, by in enumerate(space.indexes):
+        x = f"x{space.number}_{j}"
+        columns = [space.variables.index(v) for v in by]
+        groups = np.zeros(len(fresh), np.int64)
+        own = np.ascontiguousarray(state[f"k{space.number}"][before:after][:, columns])
+        table, known, count = (state[f"{x}{part}"] for part in "tkn")
+        _added(table, known, count, own, groups)
+        first, size, most, follows = (state[f"{x}{part}"] for part in "hcmg")
+        _linked(groups, fresh, first, size, most, follows)
+    return slots
+
+
 def start(state: State, space: Space) -> None:
     """The arrays of an empty space: `t` the hash table, `k` the keys, `n` how many; of each index also the
     first (`h`) and number (`c`) of a group's keys, the next of each key (`g`), the longest group (`m`)."""
@@ -90,6 +153,9 @@ def compact(state: State, space: Space, live: Array, others: Iterable[str]) -> N
         state[f"{x}c"][: len(groups)] = counts
         state[f"{x}m"][0] = counts.max(initial=0)
         state[f"{x}h"][: len(groups)] = order[firsts] if len(groups) else order
+        # the next group that comes is empty, whatever there was in its place
+        state[f"{x}c"][len(groups) :] = 0
+        state[f"{x}h"][len(groups) :] = -1
         follows = state[f"{x}g"]
         follows[order[:-1]] = order[1:]
         follows[order[np.cumsum(counts) - 1]] = -1

@@ -352,7 +352,7 @@ class StageWriter:
                         counts = [self._remembered(way, scope) for way in ways]
                         factors.append(counts[0] if len(counts) == 1 else f"min({', '.join(counts)})")
                 left.remove(found)
-                bound |= dict.fromkeys(found.keys, "")
+                bound = {**dict.fromkeys(found.keys, ""), **bound}  # what has a name keeps it
             scope = {v: bound[v] for v in step.view.keys}
         return " * ".join(factors) if factors else None
 

@@ -9,7 +9,7 @@ from viewkeep.fivm.compiled.codegen import Kernel, generate
 from viewkeep.fivm.compiled.kernels import interpreted, loaded
 from viewkeep.fivm.compiled.program import Program, Space
 from viewkeep.fivm.query import Relation
-from viewkeep.fivm.tree import Indicator, Leaf, Step
+from viewkeep.fivm.tree import Indicator, Leaf, Step, View
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Stage:
     fans_out: bool
     number: int
     space: Space
+    view: View
     width: int
     scratch: Mapping[str, int]
     which: int
@@ -60,6 +61,7 @@ def triggers(program: Program, interpret: bool) -> dict[str, Trigger]:
             kernel.fans_out,
             program.views[view],
             program.space(view),
+            view,
             program.width(view),
             kernel.scratch,
             kernel.which,
