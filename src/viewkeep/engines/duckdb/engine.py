@@ -49,6 +49,11 @@ from viewkeep.store.places import base_table
 
 # how much of the log is kept that every view has seen: to delete after each refresh would cost each of them
 SEEN_STATEMENTS, SEEN_ROWS = 64, 10_000
+_SUM_A_DECIMAL = "sum a DECIMAL: SUM(CAST(column AS DECIMAL(28, 0)))"
+# of a HUGEINT, which nothing but a sum is
+_OUT_OF_BIGINT = re.compile(
+    r"decimal value \S+ to type INT64|Type INT128 with value \S+ can't be cast .* INT64"
+)
 _NO_COLUMN = re.compile(r"column .* not found|does not have a column")
 # statements that change tables, or run others that do, and are no DML that is logged
 _UNLOGGED = ("INSERT", "UPDATE", "DELETE", "MERGE", "EXECUTE", "IMPORT")
@@ -315,7 +320,7 @@ class DuckDBEngine:
         except ValueError as problem:  # from Arrow
             raise EngineError(
                 f"a sum is out of the range of BIGINT: {problem}",
-                hint="sum a DECIMAL: SUM(CAST(column AS DECIMAL(28, 0)))",
+                hint=_SUM_A_DECIMAL,
             ) from problem
         columns = tuple(frame.column_names)
         rows = tuple(zip(*(c.to_pylist() for c in frame.columns), strict=True)) if columns else ()
@@ -391,6 +396,8 @@ class DuckDBEngine:
             return UnknownTable(first, hint="create it first, or check the spelling")
         if isinstance(problem, duckdb.BinderException) and _NO_COLUMN.search(first):
             return UnknownColumn(first, hint=rest.strip() or "check the spelling")
+        if _OUT_OF_BIGINT.search(first):
+            return EngineError(f"a sum is out of the range of BIGINT: {first}", hint=_SUM_A_DECIMAL)
         return EngineError(first, hint=rest.strip() or "correct the statement and run it again")
 
     def register_function(self, signature: UserFunction, function: Callable[..., Any]) -> None:
