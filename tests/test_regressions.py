@@ -816,3 +816,56 @@ def test_corr_is_null_where_a_column_does_not_vary() -> None:
             vk.refresh()
             found.append(vk.sql("SELECT c FROM v").rows[0][0])
         assert found == [None, None, pytest.approx(0.8660254037844387)]
+
+
+def test_a_mean_of_large_integers_whose_sum_is_out_of_range() -> None:
+    big = Tab("s", (Col("k", "INT", False),), (Col("a", "BIGINT"), Col("b", "INT")))
+    check(
+        "SELECT b, AVG(a) AS m, COUNT(a) AS n FROM s GROUP BY b",
+        ["INSERT INTO s VALUES (1, 9223372036854775807, 1), (2, NULL, 1)"],
+        ["INSERT INTO s VALUES (3, 9223372036854775807, 1), (4, 5, 2)"],
+        ["UPDATE s SET a = -9223372036854775807 WHERE k = 4", "UPDATE s SET b = 2"],
+        ["DELETE FROM s WHERE k = 1"],
+        tables=(big, T),
+    )
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "EXISTS (SELECT t.k FROM t WHERE t.a = s.a UNION SELECT x.k FROM t AS x WHERE x.k = s.b)",
+        "NOT EXISTS (SELECT t.k FROM t WHERE t.a = s.a UNION ALL SELECT 1 FROM t AS x WHERE x.k > s.b)",
+        "s.a IN (SELECT t.k FROM t WHERE t.a = s.a UNION SELECT x.b FROM t AS x WHERE x.k <> s.b)",
+        "s.a NOT IN (SELECT t.a FROM t WHERE t.b = s.b UNION ALL SELECT x.b FROM t AS x WHERE x.k < s.k)",
+        "s.a > ALL (SELECT t.a FROM t WHERE t.b = s.b UNION SELECT x.k FROM t AS x WHERE x.k < s.b)",
+        "(s.a IN (SELECT t.a FROM t WHERE t.b = s.b UNION SELECT x.b FROM t AS x WHERE x.a = s.b)) IS NULL",
+    ],
+)
+def test_a_union_in_a_subquery_that_looks_out(condition: str) -> None:
+    check(
+        f"SELECT s.k, s.b FROM s WHERE {condition}",
+        ["INSERT INTO s VALUES (1, 1, 2), (2, 2, NULL), (3, NULL, 1), (4, 3, 3)",
+         "INSERT INTO t VALUES (1, 1, 2), (2, NULL, 3), (3, 3, NULL)"],
+        ["UPDATE t SET a = 2 WHERE k = 1", "INSERT INTO s VALUES (5, 2, 2)"],
+        ["DELETE FROM t WHERE k = 2", "UPDATE s SET b = NULL WHERE k = 4", "UPDATE s SET a = 1 WHERE k = 3"],
+        ["DELETE FROM t"],
+        ["INSERT INTO t VALUES (7, 2, 2), (1, NULL, NULL)"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("SELECT * FROM (SELECT k, a, b FROM s) PIVOT (SUM(a) FOR b IN (1, 2))", "PIVOT"),
+        ("SELECT * FROM (SELECT k, a FROM s) TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
+        ("SELECT k FROM s LIMIT 50 PERCENT", "LIMIT"),
+        ("SELECT a, COUNT(*) AS n FROM s GROUP BY a WITH TOTALS", "TOTALS"),
+        ("SELECT k FROM s WHERE EXISTS (SELECT t.k FROM t WHERE t.a = s.a EXCEPT SELECT 1 FROM t)", "EXCEPT"),
+    ],
+)
+def test_no_part_of_a_query_is_passed_over(query: str, what: str) -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(S.ddl())
+        vk.sql(T.ddl())
+        with pytest.raises(Unsupported, match=what):
+            vk.sql(f"CREATE MATERIALIZED VIEW v AS {query}")

@@ -43,6 +43,7 @@ from viewkeep.frontend.statements import (
     place_of,
     split,
 )
+from viewkeep.guards import refuse_what_breaks_views
 from viewkeep.linear_models import Group, regression
 from viewkeep.passes.compiler import Compiled
 from viewkeep.reading import may_differ
@@ -100,6 +101,7 @@ class Connection:
 
     def _plain(self, statement: Plain) -> Result:
         node, text = statement.tree, statement.text
+        refuse_what_breaks_views(node, text, self.engine, self._views.find)
         if isinstance(node, exp.TruncateTable):  # a DELETE of every row, and logged as one
             node = exp.Delete(this=node.expressions[0])
             text = node.sql("spark")
@@ -171,6 +173,8 @@ class Connection:
             table = table_of(node, text, lambda _: found.columns)
         if any(view.name.lower() == table.name.lower() for view in self.engine.views()):
             raise AlreadyExists(f"{table.name} is a materialized view", hint="use another name")
+        if node.args.get("exists") and self.engine.find_table(self.engine.qualify(table.name)) is not None:
+            return Result("create_table", message=f"{table.name} exists already")
         self.engine.create_table(node, table)
         key = f" with key ({', '.join(table.key)})" if table.key else " without a key"
         return Result("create_table", message=f"created table {table.name}{key}")
@@ -188,6 +192,8 @@ class Connection:
                 f"table {name} is read by {', '.join(readers)}",
                 hint=f"DROP MATERIALIZED VIEW {readers[0]} first",
             )
+        if node.args.get("exists") and self.engine.find_table(name) is None:
+            return Result("drop", message=f"there is no table {name}")
         self.engine.drop_table(name, bool(node.args.get("exists")))
         return Result("drop", message=f"dropped table {name}")
 
@@ -517,12 +523,13 @@ class Connection:
             view.name,
             standing.rows,
             standing.pending,
-            standing.pending > 0,
+            standing.pending > 0 or bool(standing.problem),
             view.strategy,
             standing.refreshed,
             dict(standing.versions),
             tables,
             caches,
+            standing.problem,
         )
 
     def drop(self, view: str) -> None:

@@ -25,6 +25,7 @@ from viewkeep.frontend.views import with_views_in_place
 from viewkeep.passes.compiler import Compiled, compile_view
 from viewkeep.reading import Reading, reading
 from viewkeep.script.render import Names
+from viewkeep.store.places import SCHEMA
 from viewkeep.writing import Writer
 
 _OPTIONS = {
@@ -79,7 +80,17 @@ class Definitions:
         read: dict[str, View] = {}
 
         def find(given: str) -> Table | None:
-            table = self._engine.find_table(self._engine.qualify(given))
+            name = self._engine.qualify(given)
+            if name.lower().startswith(f"{SCHEMA}."):
+                raise Unsupported(
+                    f"{given} is viewkeep's own, and its changes are not told", hint="read it with SELECT"
+                )
+            if self._engine.is_plain_view(name):
+                raise Unsupported(
+                    f"{given} is a plain view, of which no change is told",
+                    hint="make it a MATERIALIZED VIEW, or write its query in place of its name, as a CTE",
+                )
+            table = self._engine.find_table(name)
             if table is not None:
                 used[table.name] = table
             return table

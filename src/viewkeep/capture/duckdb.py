@@ -46,10 +46,18 @@ def run_captured(con: Any, tree: exp.Expr, table: Table, seq: int) -> int:
         alias = _alias_of(tree.this)
         if not table.key and table.column("rowid") is not None:
             return _everything(con, tree, table, seq)
-        _take(con, table, alias, tree.args.get("where"))
-        # by the rows that were taken, not by WHERE again: rand() would pick others
+        where, others = tree.args.get("where"), _others(tree)
+        taken = exp.Exists(this=_same_row(table, alias))
         fixed = tree.copy()
-        fixed.set("where", exp.Where(this=exp.Exists(this=_same_row(table, alias))))
+        if others is None:
+            _take(con, table, alias, where)
+            # by the rows that were taken, not by WHERE again: rand() would pick others
+            fixed.set("where", exp.Where(this=taken))
+        else:  # SET looks at rows of other tables, which WHERE pairs with the table's
+            paired = exp.select(exp.Literal.number(1)).from_(others)
+            paired.set("where", where.copy() if where is not None else None)
+            _take(con, table, alias, exp.Where(this=exp.Exists(this=paired)))
+            fixed = fixed.where(taken)
         if isinstance(tree, exp.Update):
             return _bring_returned(con, fixed, table, seq)
         _log_taken(con, table, seq)
@@ -81,7 +89,20 @@ def _emptied(con: Any, tree: exp.Insert, table: Table) -> exp.Insert:
     return plain
 
 
+def _others(tree: exp.Expr) -> exp.Expr | None:
+    """What UPDATE ... FROM and DELETE ... USING read beside the table that they change."""
+    from_ = tree.args.get("from_")
+    using: list[exp.Expr] = [from_.this] if from_ is not None else tree.args.get("using") or []
+    if len(using) > 1:
+        raise Unsupported("DELETE ... USING takes one table", hint="join them in a subquery")
+    return using[0].copy() if using else None
+
+
 def _insert(con: Any, tree: exp.Insert, table: Table, seq: int) -> int:
+    conflict = tree.args.get("conflict")
+    if tree.args.get("alternative") == "REPLACE" or (conflict is not None and conflict.expressions):
+        # it changes rows that it does not name; those before it are known only from all that there were
+        return _everything(con, tree, table, seq)
     if tree.args.get("overwrite"):
         _take(con, table, None, None)
         return _bring_returned(con, _emptied(con, tree, table), table, seq)

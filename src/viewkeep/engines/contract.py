@@ -31,6 +31,8 @@ class Standing:
     pending: int
     refreshed: datetime | None
     versions: Mapping[str, int]
+    problem: str = ""
+    """Why it cannot be refreshed, where that is known."""
 
 
 class Engine(Protocol):
@@ -55,6 +57,9 @@ class Engine(Protocol):
 
     def find_table(self, name: str) -> Table | None:
         """A base table as it is now."""
+
+    def is_plain_view(self, name: str) -> bool:
+        """Whether the name is that of a view of the engine's own, of which no change is told."""
 
     def create_table(self, tree: exp.Create, table: Table) -> None:
         """Creates a base table with a declared key."""

@@ -52,6 +52,15 @@ def check_tables(view: View, find_table: Callable[[str], Table | None]) -> None:
                 )
 
 
+def problem_with(view: View, find_table: Callable[[str], Table | None]) -> str:
+    """What keeps a view from being refreshed, if its tables do."""
+    try:
+        check_tables(view, find_table)
+    except BaseTableChanged as problem:
+        return problem.message
+    return ""
+
+
 def kinds_present(found: Mapping[str, int]) -> tuple[frozenset[str], dict[str, int]]:
     """From the counts of a net relation: the kinds that pick a script, and the numbers to tell."""
     counts = {kind: n for kind, n in found.items() if ":" not in kind and n}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -12,6 +13,7 @@ from viewkeep.algebra.expressions import Expr, column
 from viewkeep.algebra.nodes import Column, Function, Item, Measure
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.binding import Binding
+from viewkeep.frontend.expressions.casts import cast_to
 from viewkeep.frontend.ordering import sort_key
 from viewkeep.frontend.scope import Scope
 from viewkeep.frontend.typed import Typed, made_call, mean, said
@@ -142,7 +144,12 @@ class Aggregates:
         typed = self._scope.typing.type(node.this)
         if not isinstance(node, (exp.Count, *_EXTREMES)):
             self._number(node, typed)
-        given = self.input(typed, "value")
+        if isinstance(node, exp.Avg) and typed.type == t.BIGINT:
+            # a mean is in the range of its values, and their sum need not be in that of BIGINT
+            wide = t.decimal(19, 0)
+            given = self.input(replace(typed, expression=cast_to(typed, wide), type=wide), "value")
+        else:
+            given = self.input(typed, "value")
         if isinstance(node, exp.Count):
             return column(self._values(given).name)
         if isinstance(node, _EXTREMES):  # any value will do for ANY_VALUE: the least

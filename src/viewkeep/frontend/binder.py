@@ -21,6 +21,7 @@ from viewkeep.errors import Unsupported
 from viewkeep.frontend.aggregates import canonical
 from viewkeep.frontend.binding import Binding, Ctes, Inner
 from viewkeep.frontend.ordering import CUTS
+from viewkeep.frontend.parts import refuse_unread_parts
 from viewkeep.frontend.scope import NeedsDomain, Relation, Scope
 from viewkeep.frontend.select import bind_select
 from viewkeep.frontend.set_operations import bind_set_operation
@@ -53,6 +54,7 @@ def bind(
     """The plan of a query. `text` is the whole statement and `start` where the query begins in it. A view
     needs a base table, a query that is only read does not."""
     binding = Binding(find_table, text, start, _bind)
+    refuse_unread_parts(binding, query)
     try:
         inner = _bind(binding, canonical(query), {}, None, False)
     except NeedsDomain as problem:

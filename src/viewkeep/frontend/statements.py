@@ -30,6 +30,9 @@ _KEYWORDS: dict[type[exp.Expr], str] = {
     exp.CurrentUser: "CURRENT_USER",
     exp.Localtimestamp: "LOCALTIMESTAMP",
 }
+# statements that manage an engine; what follows is written as each engine likes it
+_ENGINES_OWN = ("ATTACH", "CALL", "CONVERT", "EXECUTE", "EXPLAIN", "EXPORT", "IMPORT", "INSTALL", "LOAD",
+                "OPTIMIZE", "PREPARE", "REORG", "RESTORE", "SHOW", "VACUUM")  # fmt: skip
 _OPTIONS_HINT = "CREATE MATERIALIZED VIEW name [WITH (option = 'value')] AS SELECT ..."
 
 
@@ -89,6 +92,32 @@ def place_of(node: exp.Expr, text: str, start: int = 0) -> Place | None:
     return place_at(text, start + min(offsets)) if offsets else None
 
 
+def name_of(table: exp.Expr) -> str:
+    """The name of a table, view or schema, with points between its parts."""
+    return ".".join(part.name for part in table.parts) if isinstance(table, exp.Table) else table.name
+
+
+def altered_by(node: exp.Expr, text: str) -> str | None:
+    """The table or view that ALTER changes, also where only the engine understands how."""
+    if isinstance(node, exp.Alter):
+        return name_of(node.this)
+    if not (isinstance(node, exp.Command) and node.name.upper() == "ALTER"):
+        return None
+    # behind ALTER sqlglot keeps the text as it is
+    words = [token.text for token in tokenize(text[text.upper().index("ALTER") + len("ALTER") :])]
+    kind, rest = words[0].upper() if words else "", words[1:]
+    if kind not in ("TABLE", "VIEW"):
+        return None
+    if [word.upper() for word in rest[:2]] == ["IF", "EXISTS"]:
+        rest = rest[2:]
+    parts = rest[:1]
+    for point, part in zip(rest[1::2], rest[2::2], strict=False):
+        if point != ".":
+            break
+        parts.append(part)
+    return ".".join(parts)
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text, or a SyntaxProblem."""
     try:
@@ -142,7 +171,23 @@ def parse(statement: Statement | str) -> Statement:
             return OnView(words.text, line, verb.lower())
         if words.take("MATERIALIZED", "VIEW"):
             return _on_view(words, line, verb)
-    return Plain(statement.text, line, parse_sql(statement.text))
+    return Plain(statement.text, line, _plain(statement.text))
+
+
+def _plain(text: str) -> exp.Expr:
+    """Any other SQL. What manages an engine only the engine understands."""
+    first, _, rest = text.partition(" ")
+    as_it_is = exp.Command(this=first.upper(), expression=exp.Literal.string(rest))
+    if first.upper() in _ENGINES_OWN:
+        return as_it_is
+    try:
+        tree = parse_sql(text)
+    except SyntaxProblem:
+        if first.upper() in ("DESC", "DESCRIBE"):  # of which sqlglot knows some forms
+            return as_it_is
+        raise
+    # RESET x: sqlglot takes it for a value with a name
+    return as_it_is if isinstance(tree, exp.Alias | exp.Column) else tree
 
 
 def parse_sql(text: str, *, start: int = 0, whole: str | None = None) -> exp.Expr:
@@ -173,6 +218,9 @@ def parse_sql(text: str, *, start: int = 0, whole: str | None = None) -> exp.Exp
     if len(trees) > 1:
         raise SyntaxProblem("more than one statement", hint="give them one at a time")
     _place_keywords(tree, text)
+    for conflict in tree.find_all(exp.OnConflict):  # ON CONFLICT (k): sqlglot takes k for a term of an order
+        keys = [k.this if isinstance(k, exp.Ordered) else k for k in conflict.args.get("conflict_keys") or ()]
+        conflict.set("conflict_keys", keys)
     return tree
 
 

@@ -10,7 +10,7 @@ Where only truth counts (a conjunct of WHERE), one mark will do; elsewhere a sec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
@@ -28,8 +28,9 @@ from viewkeep.algebra.nodes import (
     Project,
     passing,
 )
-from viewkeep.errors import TypeMismatch, Unsupported
+from viewkeep.errors import TypeMismatch, UnknownColumn, Unsupported
 from viewkeep.frontend.binding import Binding, Ctes, Inner
+from viewkeep.frontend.ordering import CUTS
 from viewkeep.frontend.scope import NeedsDomain, Relation, Scope
 from viewkeep.frontend.stages import Stage
 
@@ -55,6 +56,30 @@ class Subqueries:
             raise NeedsDomain  # it looks at a query further out
         return inner
 
+    def _sides(self, query: Expr) -> tuple[Expr, ...]:
+        """Both sides of a UNION that looks at the outer query, which can do so one by one; else nothing."""
+        union = query.unnest()
+        if not isinstance(union, exp.SetOperation) or not self._looks_out(union):
+            return ()
+        if not isinstance(union, exp.Union) or any(union.args.get(key) for key in (*CUTS, "with_")):
+            raise self._fail(
+                Unsupported, union, f"{union.key.upper()} in a subquery that looks at the outer query",
+                "write one subquery for each side",
+            )  # fmt: skip
+        self._binding.by_plan_only = True  # Spark does not take the text
+        return union.this.copy(), union.expression.copy()
+
+    def _looks_out(self, query: exp.SetOperation) -> bool:
+        """Whether a set operation names columns of the outer query: alone its sides do not know them."""
+        try:
+            self._bound(query)
+        except UnknownColumn:
+            for side in (query.this, query.expression):
+                if not isinstance(side.unnest(), exp.SetOperation):
+                    self._bound(side)  # or the column is one that nobody has
+            return True
+        return False
+
     def attach(self, node: Node) -> Node:
         """The node with the joins that the expressions need."""
         for join in self._joins:
@@ -78,6 +103,8 @@ class Subqueries:
         if isinstance(node, exp.Not):
             return self._negated(node, only_truth)
         if isinstance(node, exp.Exists):
+            if sides := self._sides(node.this):
+                return self._lifted(_any_of(exp.Exists(this=side) for side in sides), only_truth)
             inner = self._bound(node.this)
             # an aggregate without GROUP BY has a row even over no rows
             return exp.true() if inner.one_row else self._mark(inner, None)
@@ -104,6 +131,9 @@ class Subqueries:
 
     def _quantified(self, left: Expr, compare: type[Expr], query: Expr, kind: str, only_truth: bool) -> Expr:
         """left op ANY (query), or ALL: by marks for comparisons that are true, false or null."""
+        if sides := self._sides(query):  # of ANY one must do, of ALL both
+            parts = [self._quantified(left, compare, side, kind, only_truth) for side in sides]
+            return exp.Paren(this=exp.or_(*parts) if kind == "any" else exp.and_(*parts))
         inner = self._bound(query)
         if inner.one_row and inner.terms:  # one row for every outer row, over no rows too
             return exp.Paren(this=compare(this=self.value(left), expression=self._scalar(query)))
@@ -208,6 +238,10 @@ class Subqueries:
         kept = Measure(Column(self._fresh(value.name), value.type), "any", None, call)
         made = Aggregate(inner.relation.node, tuple(dict.fromkeys(keys)), (rows, kept))
         return Project(made, (*passing(made, made.keys).items, Item(value, column(kept.name))))
+
+
+def _any_of(conditions: Iterable[Expr]) -> Expr:
+    return exp.Paren(this=exp.or_(*conditions))
 
 
 def has_subquery(tree: Expr) -> bool:

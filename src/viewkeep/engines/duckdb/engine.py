@@ -22,7 +22,7 @@ from viewkeep.engines.duckdb.dialect import to_sql
 from viewkeep.engines.duckdb.session import Session
 from viewkeep.engines.following import Followed, Following
 from viewkeep.engines.initial import shown
-from viewkeep.engines.report import check_tables, refreshed
+from viewkeep.engines.report import check_tables, problem_with, refreshed
 from viewkeep.engines.transactional.following import follow
 from viewkeep.engines.transactional.names import TableNames
 from viewkeep.engines.transactional.netting import waiting_rows
@@ -41,6 +41,7 @@ from viewkeep.errors import (
     WarehouseHeld,
 )
 from viewkeep.frontend.functions import UserFunction
+from viewkeep.frontend.statements import altered_by
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh, Result, Verification
 from viewkeep.store.duckdb import Log, Store
@@ -48,7 +49,17 @@ from viewkeep.store.places import SCHEMA, base_table
 
 # how much of the log is kept that every view has seen: to delete after each refresh would cost each of them
 SEEN_STATEMENTS, SEEN_ROWS = 64, 10_000
+_SUM_A_DECIMAL = "sum a DECIMAL: SUM(CAST(column AS DECIMAL(28, 0)))"
+# of a HUGEINT, which nothing but a sum is
+_OUT_OF_BIGINT = re.compile(
+    r"decimal value \S+ to type INT64|Type INT128 with value \S+ can't be cast .* INT64"
+)
 _NO_COLUMN = re.compile(r"column .* not found|does not have a column")
+# statements that change tables, or run others that do, and are no DML that is logged
+_UNLOGGED = ("INSERT", "UPDATE", "DELETE", "MERGE", "EXECUTE", "IMPORT")
+_WRITE = re.compile(r"\b(INSERT|UPDATE|DELETE|MERGE|COPY|EXECUTE)\b", re.IGNORECASE)
+# what DuckDB answers to statements that have no rows to show
+_TELL_NOTHING = ((), ("Count",), ("Success",))
 # information_schema has both, but takes three times as long to ask
 _NAMES = """SELECT schema_name, view_name FROM duckdb_views()
             WHERE database_name = current_database() AND NOT internal
@@ -95,6 +106,8 @@ class DuckDBEngine:
         self._trimmed: dict[str, int] = {}
         self._checked_at: dict[str, int] = {}
         self._catalog = _Catalog(-1)
+        ((name,),) = self._con.execute("SELECT current_database()").fetchall()
+        self._database_name = str(name).lower()
 
     def close(self) -> None:
         try:
@@ -160,6 +173,11 @@ class DuckDBEngine:
 
     def qualify(self, name: str) -> str:
         """The name as the catalog has it: R, r and main.r may be one table."""
+        if name.count(".") > 1 and name.split(".")[0].lower() != self._database_name:
+            raise Unsupported(
+                f"{name} is in another database, whose changes are not seen",
+                hint="copy it: CREATE TABLE t AS SELECT ...",
+            )
         found = self._found(name)
         if found is None:
             return name
@@ -180,6 +198,7 @@ class DuckDBEngine:
             return known.names
 
     def find_table(self, name: str) -> Table | None:
+        name = self.qualify(name)
         with self._lock:
             known = self._known().tables
             if name not in known:
@@ -204,6 +223,15 @@ class DuckDBEngine:
                 key.append(column_name)
         doc = self._store.table_doc(name)
         return Table(name, tuple(columns), tuple(key), doc.foreign_keys if doc else (), refused)
+
+    def is_plain_view(self, name: str) -> bool:
+        schema, _, bare = name.rpartition(".")
+        rows = self._checked(
+            "SELECT lower(schema_name), temporary FROM duckdb_views() WHERE lower(view_name) = ? "
+            "AND database_name IN (current_database(), 'temp', 'system')",
+            [bare.lower()],
+        ).fetchall()
+        return any(found == (schema.lower() or "main") or passing for found, passing in rows)
 
     def create_table(self, tree: exp.Create, table: Table) -> None:
         if self.find_table(table.name) is not None:
@@ -309,7 +337,7 @@ class DuckDBEngine:
         except ValueError as problem:  # from Arrow
             raise EngineError(
                 f"a sum is out of the range of BIGINT: {problem}",
-                hint="sum a DECIMAL: SUM(CAST(column AS DECIMAL(28, 0)))",
+                hint=_SUM_A_DECIMAL,
             ) from problem
         columns = tuple(frame.column_names)
         rows = tuple(zip(*(c.to_pylist() for c in frame.columns), strict=True)) if columns else ()
@@ -319,21 +347,53 @@ class DuckDBEngine:
         if isinstance(tree, exp.Use) and tree.this.name.lower() != "main":
             # a name without a schema is one of main, in what is stored and in other sessions
             raise Unsupported("USE is not supported on DuckDB", hint="write schema.table")
-        if isinstance(tree, exp.Alter):
-            name = ".".join(part.name for part in tree.this.parts)
-            if self._is_tracked(name):
-                raise DependentViews(
-                    f"table {name} is read by a view", hint="drop the views that read it first"
-                )
+        altered = altered_by(tree, text)
+        if altered is not None and self._is_tracked(self.qualify(altered)) and not _adds_columns(tree):
+            raise DependentViews(
+                f"table {altered} is read by a view", hint="drop the views that read it first"
+            )
+        self._refuse_unlogged(tree, text)
+        if _adds_columns(tree):
+            return self._add_columns(tree)
         with self._lock:
             cursor = self._checked(text if isinstance(tree, exp.Command) else to_sql(tree))
             columns = tuple(d[0] for d in cursor.description or ())
-            return Result("dml", columns, tuple(map(tuple, cursor.fetchall())), "done")
+            rows = tuple(map(tuple, cursor.fetchall()))
+        if columns in _TELL_NOTHING:
+            return Result("dml", message="done")
+        if "name" in columns and text.upper().startswith("SHOW"):  # without what is there for one refresh
+            at = columns.index("name")
+            rows = tuple(row for row in rows if not str(row[at]).startswith("viewkeep:"))
+        return Result("show", columns, rows, "done")
 
-    def _checked(self, sql: str) -> Any:
+    def _add_columns(self, tree: exp.Expr) -> Result:
+        """One after the other: DuckDB takes one at a time."""
+        with self._transaction():
+            for column in _added(tree):
+                one = tree.copy()
+                one.set("actions", [column.copy()])
+                self._checked(to_sql(one))
+        return Result("dml", message="done")
+
+    def _refuse_unlogged(self, tree: exp.Expr, text: str) -> None:
+        """Refuses what may write to a table that a view reads, by other words than those that are logged."""
+        if isinstance(tree, exp.Copy):
+            into = ".".join(part.name for part in tree.this.parts) if isinstance(tree.this, exp.Table) else ""
+            unlogged = bool(tree.args.get("kind")) and self._is_tracked(self.qualify(into))
+        else:
+            first = text.split(maxsplit=1)[0].upper()
+            analyzes = first == "EXPLAIN" and "ANALYZE" in text.upper() and _WRITE.search(text) is not None
+            unlogged = bool(self._tracked()) and (analyzes or first in _UNLOGGED)
+        if unlogged:
+            raise Unsupported(
+                f"{text.split(maxsplit=1)[0].upper()} may change tables, and views would not see it",
+                hint="write INSERT, UPDATE, DELETE or MERGE: INSERT INTO t SELECT * FROM read_csv('file')",
+            )
+
+    def _checked(self, sql: str, parameters: Sequence[Any] | None = None) -> Any:
         try:
             with self._lock:
-                return self._con.execute(sql)
+                return self._con.execute(sql, parameters)
         except duckdb.Error as problem:
             raise self._translated(problem) from problem
 
@@ -353,6 +413,8 @@ class DuckDBEngine:
             return UnknownTable(first, hint="create it first, or check the spelling")
         if isinstance(problem, duckdb.BinderException) and _NO_COLUMN.search(first):
             return UnknownColumn(first, hint=rest.strip() or "check the spelling")
+        if _OUT_OF_BIGINT.search(first):
+            return EngineError(f"a sum is out of the range of BIGINT: {first}", hint=_SUM_A_DECIMAL)
         return EngineError(first, hint=rest.strip() or "correct the statement and run it again")
 
     def register_function(self, signature: UserFunction, function: Callable[..., Any]) -> None:
@@ -514,7 +576,8 @@ class DuckDBEngine:
             for table in view.tables
         )
         versions = {table.name: entry.watermark for table in view.tables}
-        return Standing(rows, pending, self._store.refreshed(view.name), versions)
+        refreshed_at = self._store.refreshed(view.name)
+        return Standing(rows, pending, refreshed_at, versions, problem_with(view, self.find_table))
 
     def history(self) -> Result:
         self._write_down()
@@ -529,6 +592,18 @@ class DuckDBEngine:
 
     def explain(self, view: View, compiled: Compiled) -> list[tuple[str, str]]:
         return self._refresher.explain(view, compiled, lambda tree: to_sql(tree, pretty=True))
+
+
+def _adds_columns(tree: exp.Expr) -> bool:
+    """Whether ALTER TABLE only adds columns, which no view reads yet."""
+    columns = _added(tree)
+    return bool(columns) and all(isinstance(c, exp.ColumnDef) for c in columns)
+
+
+def _added(tree: exp.Expr) -> list[exp.Expr]:
+    """The columns of ADD COLUMN and ADD COLUMNS (...)."""
+    actions = tree.args.get("actions") or [] if isinstance(tree, exp.Alter) else []
+    return [c for a in actions for c in (a.expressions if isinstance(a, exp.Schema) else [a])]
 
 
 def _parse_type(name: str) -> t.Type | None:

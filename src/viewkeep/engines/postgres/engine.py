@@ -21,8 +21,15 @@ from viewkeep.engines.postgres.database import WITHOUT_LOOPS, PostgresDatabase
 from viewkeep.engines.postgres.dialect import collated
 from viewkeep.engines.postgres.eager import follow, forget
 from viewkeep.engines.postgres.session import RETRY, Failure, Session
-from viewkeep.engines.postgres.tables import columns_of_temporary, find_table, forms, has_index, qualified
-from viewkeep.engines.report import check_tables, refreshed
+from viewkeep.engines.postgres.tables import (
+    columns_of_temporary,
+    find_table,
+    forms,
+    has_index,
+    is_plain_view,
+    qualified,
+)
+from viewkeep.engines.report import check_tables, problem_with, refreshed
 from viewkeep.engines.transactional.following import follow as follow_tables
 from viewkeep.engines.transactional.merging import expanded
 from viewkeep.engines.transactional.names import TableNames
@@ -153,6 +160,10 @@ class PostgresEngine:
         with self._told():
             return find_table(self._session, self._store, name)
 
+    def is_plain_view(self, name: str) -> bool:
+        with self._told():
+            return is_plain_view(self._session, name)
+
     def create_table(self, tree: exp.Create, table: Table) -> None:
         if self.find_table(table.name) is not None:
             if tree.args.get("exists"):
@@ -245,7 +256,7 @@ class PostgresEngine:
         with self._told():
             sql = text if isinstance(tree, exp.Command) else self.sql(self._resolved(tree))
             columns, rows, _ = self._session.answer(sql)
-        return Result("dml", columns, rows, "done")
+        return Result("show" if columns else "dml", columns, rows, "done")
 
     def _resolved(self, tree: exp.Expr) -> exp.Expr:
         """The statement with tables under the names that the catalog has: Spark's names have no case."""
@@ -502,7 +513,8 @@ class PostgresEngine:
                 waiting = waiting_rows(table, self._database.events(table.name))
                 pending += int(self._session.rows(self.sql(waiting))[0][0])
             versions = {table.name: version(entry.watermark) for table in view.tables}
-            return Standing(rows, pending, entry.refreshed, versions)
+            problem = problem_with(view, self.find_table)
+            return Standing(rows, pending, entry.refreshed, versions, problem)
 
     def history(self) -> Result:
         names = ("view", "refreshed", "versions", "strategy", "reason", "changes_in", "rows_changed")

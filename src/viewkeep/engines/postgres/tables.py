@@ -21,6 +21,10 @@ _NAMED = """
     AND CASE WHEN $2 = '' THEN n.nspname = ANY (current_schemas(false)) ELSE lower(n.nspname) = lower($2) END
     ORDER BY array_position(current_schemas(false), n.nspname), c.relname <> $1 LIMIT 1
 """
+_IS_VIEW = """
+    SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE lower(c.relname) = lower($1) AND c.relkind IN ('v', 'm') AND lower(n.nspname) = lower($2)
+"""
 _COLUMNS = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
            (SELECT array_position(CAST(i.indkey AS int2[]), a.attnum) FROM pg_index i
@@ -96,6 +100,13 @@ def find_table(session: Session, store: Store, name: str) -> Table | None:
         own = ()
     made = Table(_said(schema, relation), tuple(columns), own, declared, refused)
     return replace(made, foreign_keys=(*declared, *doc.foreign_keys)) if doc else made
+
+
+def is_plain_view(session: Session, name: str) -> bool:
+    """Whether a name is that of a view, or of what PostgreSQL calls a materialized view."""
+    parts = name.split(".")
+    ((found,),) = session.rows(_IS_VIEW, parts[-1], parts[-2] if len(parts) > 1 else HOME)
+    return bool(found)
 
 
 def columns_of_temporary(session: Session, name: str) -> tuple[TableColumn, ...]:

@@ -157,6 +157,10 @@ class SparkEngine:
     def find_table(self, name: str) -> Table | None:
         return self._tables.find(name)
 
+    def is_plain_view(self, name: str) -> bool:
+        here = self._user.catalog  # where a temporary view is seen, too
+        return here.tableExists(name) and str(here.getTable(name).tableType) in ("VIEW", "TEMPORARY")
+
     def create_table(self, tree: exp.Create, table: Table) -> None:
         self._checked(self._tables.create_sql(tree, table))
 
@@ -213,7 +217,8 @@ class SparkEngine:
 
     def run_other(self, tree: exp.Expr, text: str) -> Result:
         frame = self._checked(text)
-        return Result("dml", tuple(frame.columns), tuple(tuple(r) for r in frame.collect()), "done")
+        rows = tuple(tuple(r) for r in frame.collect())
+        return Result("show" if frame.columns else "dml", tuple(frame.columns), rows, "done")
 
     def _checked(self, text: str) -> Any:
         try:
