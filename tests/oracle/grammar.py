@@ -51,15 +51,15 @@ class Case:
 
     def created(self, number: int, strategy: str) -> str:
         """A view's query over views of the same strategy."""
-        return re.sub(r"@v(\d)", rf"v\1_{strategy}", self.views[number])
+        return re.sub(r"@v(\d+)", rf"v\1_{strategy}", self.views[number])
 
     def alone(self, number: int) -> str:
         """A view's query over base tables only: other views stand as derived tables."""
-        return re.sub(r"@v(\d)", lambda found: f"({self.alone(int(found[1]))})", self.views[number])
+        return re.sub(r"@v(\d+)", lambda found: f"({self.alone(int(found[1]))})", self.views[number])
 
     def reads(self, number: int) -> set[int]:
         """A view and the views that it reads."""
-        below = {int(n) for n in re.findall(r"@v(\d)", self.views[number])}
+        below = {int(n) for n in re.findall(r"@v(\d+)", self.views[number])}
         return {number}.union(*(self.reads(n) for n in below))
 
     def __str__(self) -> str:
