@@ -534,3 +534,44 @@ def test_views_that_wait_for_the_same_changes_share_what_combining_them_takes() 
     assert share("b") == pytest.approx(alone / 2)
     vk.engine._store._noted("b").append(chooser.Past("full", 1, 0.1))
     assert share("a") == pytest.approx(alone)  # b is likely to be recomputed again, and to combine nothing
+
+
+# --- refreshes that did nothing are written down later ---
+
+
+def test_a_refresh_that_did_nothing_is_told_but_writes_nothing(tmp_path: Path) -> None:
+    address = f"duckdb:{tmp_path / 'shop.db'}"
+    with shop(address) as vk:
+        vk.sql(f"CREATE MATERIALIZED VIEW v AS {COST}")
+        vk.refresh("v")  # reads what is stored of views
+        real = con(vk)
+        counting = Faulty(real, 0, False)
+        put(vk, counting)
+        assert vk.refresh("v")[0].strategy == "none"
+        assert counting.calls == 2  # BEGIN and COMMIT
+        put(vk, real)
+        assert [strategy for strategy, _ in history(vk)] == ["full", "none", "none"]
+        vk.sql("UPDATE parts SET price = price + 1 WHERE pid = 1")
+        assert vk.refresh("v")[0].strategy == "id"
+        vk.refresh("v")
+    with viewkeep.connect(address) as vk:  # what was not written down was when the file was closed
+        told = [(row[0], row[3]) for row in vk.history().rows]
+        assert told == [("v", s) for s in ("full", "none", "none", "id", "none")]
+        assert not vk.status()[0].stale
+
+
+def test_what_is_written_down_later_moves_no_view_back(tmp_path: Path) -> None:
+    address = f"duckdb:{tmp_path / 'shop.db'}"
+    with shop(address) as one:
+        one.sql(f"CREATE MATERIALIZED VIEW v AS {COST}")
+        assert one.refresh("v")[0].strategy == "none"
+        with viewkeep.connect(address) as other:
+            other.sql("UPDATE parts SET price = price + 1 WHERE pid = 1")
+            assert other.refresh("v")[0].strategy == "id"
+            one.history()  # writes down
+            assert other.refresh("v")[0].strategy == "none"
+        assert one.refresh("v")[0].strategy == "none"
+        assert one.verify("v")
+        one.sql("UPDATE parts SET price = price + 1 WHERE pid = 1")
+        assert one.refresh("v")[0].changes_in == 1
+        assert one.verify("v")
