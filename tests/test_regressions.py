@@ -869,3 +869,22 @@ def test_no_part_of_a_query_is_passed_over(query: str, what: str) -> None:
         vk.sql(T.ddl())
         with pytest.raises(Unsupported, match=what):
             vk.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "((SELECT k, a FROM s) AS x LEFT JOIN t AS y ON x.a = y.b)",
+        "t AS z LEFT JOIN ((SELECT k, a FROM s) AS x JOIN t AS y ON x.a = y.b) ON z.k = x.k",
+        "t AS z FULL JOIN (((SELECT k, a FROM s) AS x JOIN t AS y ON x.a = y.b) JOIN s AS w ON w.k = x.k) ON z.k = x.k",
+    ],
+)
+def test_brackets_around_a_derived_table_and_what_is_joined_to_it(source: str) -> None:
+    """Names in the brackets were unknown behind them, also where a view stood in the place of the query."""
+    check(
+        f"SELECT x.k, x.a, y.k AS l, y.b FROM {source}",
+        ["INSERT INTO s VALUES (1, 1, 2), (2, 2, NULL), (3, NULL, 1)", "INSERT INTO t VALUES (1, 1, 2), (2, NULL, 1)"],
+        ["UPDATE t SET b = 2 WHERE k = 2", "INSERT INTO s VALUES (5, 2, 2)"],
+        ["DELETE FROM s WHERE k = 1", "UPDATE s SET a = 1 WHERE k = 3"],
+        ["DELETE FROM t"],
+    )  # fmt: skip

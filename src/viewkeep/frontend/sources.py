@@ -49,7 +49,7 @@ def _joined(
 
 def _source(binding: Binding, tree: Expr, ctes: Ctes) -> Relation:
     if isinstance(tree, exp.Subquery):
-        return _derived(binding, tree, ctes)
+        return _joined(binding, partial(_derived, binding, tree, ctes), tree.args.get("joins") or [], ctes)
     if isinstance(tree, exp.Paren):
         return _source(binding, tree.this, ctes)
     if isinstance(tree, exp.Values):
@@ -73,11 +73,17 @@ def _named(binding: Binding, tree: exp.Table, ctes: Ctes) -> Relation:
 
 
 def _derived(binding: Binding, tree: exp.Subquery, ctes: Ctes) -> Relation:
-    if isinstance(tree.this, exp.Table):  # FROM (a JOIN b ON ...)
+    if isinstance(tree.this, exp.Table) or _is_source(tree.this):  # FROM (a JOIN b ON ...)
         relation = _source(binding, tree.this, ctes)
         return _qualified(relation, tree.alias) if tree.alias else relation
     relation = renamed(binding, binding.query(tree.this, ctes), tree)
     return _qualified(relation, tree.alias)
+
+
+def _is_source(tree: Expr) -> bool:
+    """Whether brackets are around a derived table and what is joined to it: ((SELECT ...) AS a JOIN b ON ...).
+    In ((SELECT ...)) they are around a query."""
+    return isinstance(tree, exp.Subquery) and bool(tree.args.get("alias") or tree.args.get("joins"))
 
 
 def renamed(binding: Binding, relation: Relation, aliased: Expr) -> Relation:
