@@ -81,7 +81,7 @@ def _derived(binding: Binding, tree: exp.Subquery, ctes: Ctes) -> Relation:
 
 
 def _is_source(tree: Expr) -> bool:
-    """Whether brackets are around a derived table and what is joined to it: ((SELECT ...) AS a JOIN b ON ...).
+    """Whether brackets are around a derived table and what is joined to it: ((SELECT ...) AS a JOIN b ...).
     In ((SELECT ...)) they are around a query."""
     return isinstance(tree, exp.Subquery) and bool(tree.args.get("alias") or tree.args.get("joins"))
 
