@@ -174,7 +174,7 @@ def test_values_of_all_types_are_found_in_files(
         "CREATE TABLE r (i INT, k INT, m DECIMAL(4, 2), PRIMARY KEY (i))",
         "INSERT INTO l VALUES (1, DATE '0001-01-01', true, -1, 1e20), (2, DATE '9999-12-31', false, 7, -0.001), "
         "(3, NULL, NULL, NULL, NULL)",
-        "INSERT INTO r VALUES (1, 1, 1.5), (2, 1, NULL), (3, 2, 99.99), (4, 3, -1), (5, 3, 2)",
+        "INSERT INTO r VALUES (1, 1, 1.5), (2, 1, NULL), (3, 2, 99.5), (4, 3, -1), (5, 3, 2)",
         f"CREATE MATERIALIZED VIEW many AS {query}",
     ):
         spark_engine.sql(statement)
