@@ -8,6 +8,7 @@ import pytest
 
 import viewkeep
 from viewkeep.errors import (
+    AlreadyExists,
     BaseTableChanged,
     CorruptCatalog,
     DuplicateKey,
@@ -220,3 +221,25 @@ def test_zero_and_minus_zero_are_one_key(vk: viewkeep.Connection, spark: Any) ->
         vk.sql("ALTER TABLE odd ADD PRIMARY KEY (d)")
     spark.sql("DELETE FROM odd WHERE x = 2").collect()
     vk.sql("ALTER TABLE odd ADD PRIMARY KEY (d)")
+
+
+def test_plain_views_and_feeds_that_cannot_be_read_are_told(vk: viewkeep.Connection) -> None:
+    vk.sql("CREATE TABLE restored (k INT, a INT, PRIMARY KEY (k))")
+    vk.sql("INSERT INTO restored VALUES (1, 1), (2, 2)")
+    vk.sql("CREATE VIEW plain_restored AS SELECT k FROM restored")
+    for statement in (
+        "CREATE MATERIALIZED VIEW over_restored AS SELECT k FROM plain_restored",
+        "CREATE TEMPORARY TABLE passing (k INT)",
+        "DROP DATABASE viewkeep CASCADE",
+    ):
+        with pytest.raises(Unsupported):
+            vk.sql(statement)
+    vk.sql("CREATE MATERIALIZED VIEW over_restored AS SELECT a, COUNT(*) AS n FROM restored GROUP BY a")
+    with pytest.raises(AlreadyExists):
+        vk.sql("CREATE OR REPLACE VIEW over_restored AS SELECT 1 AS a")
+    vk.sql("ALTER TABLE restored ADD COLUMN z INT; INSERT INTO restored VALUES (3, 1, 5)")
+    vk.sql("RESTORE TABLE restored TO VERSION AS OF 1")
+    (status,) = (s for s in vk.status() if s.view == "over_restored")
+    assert "restored" in status.problem
+    assert status.stale
+    vk.sql("DROP MATERIALIZED VIEW over_restored; DROP VIEW plain_restored; DROP TABLE restored")

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -493,12 +493,16 @@ class SparkEngine:
             if not self._session.catalog.tableExists(table.name):
                 raise BaseTableChanged(f"table {table.name} does not exist any more", hint="create it again")
         state = self._keeper(view).shown(view)
-        pending = 0
+        pending, trouble = 0, ""
         for table in view.tables:
-            with suppress(AnalysisException):
+            try:
                 pending += self._waiting(table, state.watermark[table.name])
+            except AnalysisException:
+                continue
+            except PySparkException as problem:  # the feed is there and cannot be read, as after RESTORE
+                trouble = f"the changes of {table.name} cannot be read: {first_line(problem)}"
         rows = self._session.table(view.name).count()
-        return Standing(rows, pending, state.refreshed, state.watermark)
+        return Standing(rows, pending, state.refreshed, state.watermark, trouble)
 
     def _waiting(self, table: Table, after: int) -> int:
         """How many rows of a table changed past a version, each counted once."""
