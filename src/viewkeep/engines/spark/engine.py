@@ -58,6 +58,8 @@ _MEANING = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.c
 _OWN = {
     # a feed that is asked for past its end is empty
     "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true",
+    # Delta hands the rows of a feed on as Java's values, of which the older have no 5 to 14 October 1582
+    "spark.sql.datetime.java8API.enabled": "true",
     # so many values are looked for one by one in the statistics of pages, not as one range from first to last
     "spark.sql.parquet.pushdown.inFilterThreshold": str(MOST_VALUES),
 }
