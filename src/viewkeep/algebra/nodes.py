@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal, Self
 
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import Expr, column, columns_of, equated_columns, pre_name
 from viewkeep.algebra.types import Type
+from viewkeep.cached import cached_property
 
 State = Literal["pre", "post"]
 Function = Literal["rows", "sum", "count", "mass", "magnitude", "min", "max", "any"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 from viewkeep.algebra.nodes import Binary, Column, Node, Scan, pre_column
 from viewkeep.algebra.types import BIGINT, INT
+from viewkeep.cached import cached_property
 
 ROW = ":row"
 SIGN = Column(":sign", INT, nullable=False)

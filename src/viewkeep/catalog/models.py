@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from viewkeep.algebra.types import Type
+from viewkeep.cached import cached_property
 from viewkeep.errors import CorruptCatalog
 
 FORMAT = 1
