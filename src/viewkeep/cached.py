@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 else:
 
     class cached_property:
-        """As that of functools from Python 3.12 on. In 3.11 it has a lock that all objects of a class share: a
-        thread that asks one plan for its `columns`, which ask for `by_name`, and another that asks another
+        """As that of functools from Python 3.12 on. In 3.11 it has a lock that all objects of a class share:
+        a thread that asks one plan for its `columns`, which ask for `by_name`, and another that asks another
         plan for its `by_name`, which asks for `columns`, then wait for each other for good. Here both may
         compute the same value, which does no harm."""
 
