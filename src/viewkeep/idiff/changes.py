@@ -30,8 +30,9 @@ def is_kind(kind: str) -> Expr:
     return exp.EQ(this=column(KIND), expression=literal(kind))
 
 
-def diffs_of(changes: Node, ids: Sequence[str], rule: str) -> list[Diff]:
-    """A change relation read as exact diffs by full ID."""
+def diffs_of(changes: Node, ids: Sequence[str], rule: str, *, stays: bool = False) -> list[Diff]:
+    """A change relation read as exact diffs by full ID. `stays`: there is one row, which neither comes nor
+    goes. That there are no IDs does not say so: a selection above sums without GROUP BY has none either."""
     apart = {*ids, KIND, ROW}
     others = tuple(n for n in changes.names if n not in apart and not _is_pre(n, changes))
     both_states = [*ids, *others, *map(pre_name, others)]
@@ -39,7 +40,7 @@ def diffs_of(changes: Node, ids: Sequence[str], rule: str) -> list[Diff]:
     before = tuple(Item(changes.by_name[n], column(n if n in ids else pre_name(n))) for n in [*ids, *others])
     key = tuple(ids)
     made = []
-    if key:  # without IDs there is one row, which neither comes nor goes
+    if not stays:
         made = [
             Diff("insert", key, others, passing(of_kind["insert"], [*ids, *others]), rule=rule),
             Diff("delete", key, others, Project(of_kind["delete"], before), rule=rule),

@@ -46,7 +46,7 @@ def propagate(node: Aggregate, signed: Node, output: Stored, ctx: Context) -> tu
     changes = ctx.let("groups", _new_state(node, delta, output))
     if any(_is_redone(m) for m in node.measures):
         changes = _recomputed_where_stale(node, changes, ctx)
-    return changes, diffs_of(changes, node.keys, "AddDeltasToGroups")
+    return changes, diffs_of(changes, node.keys, "AddDeltasToGroups", stays=not node.keys)
 
 
 def sums_images(node: Aggregate, ctx: Context) -> list[Node] | None:

@@ -190,8 +190,9 @@ class Renderer:
         return self._wrapped(self.query(node), node.columns)
 
     def _kept_out(self, node: Select) -> Expr:
-        """The condition, for sought scans as CASE WHEN key IS NOT NULL THEN term END, which it always is: a
-        term over two columns is not pushed into the scan."""
+        """The condition, for sought scans as CASE WHEN key IS NOT NULL THEN term END: a term over two columns is
+        not pushed into the scan. Not for rows that an outer join pads: their key is null, and for them c IS NULL,
+        say, may be true."""
         scans = self._sought_below(node.input)
         if not scans:
             return node.predicate
@@ -200,7 +201,7 @@ class Renderer:
             looked_at = columns_of(term)
             own = next((scan for scan in scans if looked_at <= set(scan.names)), None)
             keys = own.key if own is not None and len(looked_at) == 1 else ()
-            other = next((k for k in keys if k in node.input.names and k not in looked_at), None)
+            other = next((k for k in keys if _is_there(k, node.input) and k not in looked_at), None)
             terms.append(_if_there(column(other), term.copy()) if other is not None else term)
         return conjunction(terms) or exp.true()
 
@@ -215,7 +216,7 @@ class Renderer:
         terms = conjuncts(condition)
         for scan in self._sought_below(node):
             found = [t for name in self._sought[id(scan)] for t in terms if _equated(t, scan) == name]
-            key = next((k for k in scan.key if k in node.names), None)
+            key = next((k for k in scan.key if _is_there(k, node)), None)
             if found and key is not None:
                 others = [t for t in terms if t is not found[0] and _equated(t, scan)]
                 terms = [_if_there(column(key), t.copy()) if t in others else t for t in terms]
@@ -374,6 +375,11 @@ class Renderer:
         query = _from(exp.Select(expressions=outputs), block)
         keys = [block.columns[k].copy() for k in node.keys]
         return query.group_by(*keys, copy=False) if keys else query
+
+
+def _is_there(key: str, node: Node) -> bool:
+    """Whether a relation has a column, and no nulls in it."""
+    return key in node.by_name and not node.by_name[key].nullable
 
 
 def _if_there(key: Expr, term: Expr) -> Expr:
