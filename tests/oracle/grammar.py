@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from .expressions import KINDS, one_in, value
 from .queries import Source, views
 
-MOST_VIEWS = 6
+MOST_VIEWS = 12
 
 
 @dataclass(frozen=True)
