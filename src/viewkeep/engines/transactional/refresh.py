@@ -306,8 +306,8 @@ class Refresher:
             self._notes.note_filled(view.name, None)
 
     def _reads_large_tables(self, view: View) -> bool:
-        places = [self._database.places.base(table.name) for table in view.tables]
-        return bool(places) and max(self._database.sizes(places)) >= self._indexed_from
+        rows = self._counted({t.name: self._database.places.base(t.name) for t in view.tables})
+        return max(rows.values(), default=0) >= self._indexed_from
 
     def _stored_by(self, compiled: Compiled, target: Target) -> list[Column]:
         """The columns by which scripts look rows of a target up together. One that is the ID finds one row,
@@ -385,12 +385,7 @@ class Refresher:
         if view.policy != "auto":  # nothing is chosen, so nobody asks
             stored = []
         places |= {_target(view, name): self._database.places.target(view.name, name) for name in stored}
-        unknown = [name for name in places if name not in self._rows or self._rows[name].is_stale]
-        if unknown:
-            counts = self._database.sizes([places[name] for name in unknown])
-            self._rows |= {name: _Rows(n) for name, n in zip(unknown, counts, strict=True)}
-        rows = dict.fromkeys((_target(view, name) for name in targets), 0)
-        rows |= {name: self._rows[name].counted for name in places}
+        rows = dict.fromkeys((_target(view, name) for name in targets), 0) | self._counted(places)
 
         def is_looked_up(leaf: Scan | Stored, column: str) -> bool:
             if isinstance(leaf, Scan):
@@ -408,6 +403,15 @@ class Refresher:
         stored_rows = {name: rows[_target(view, name)] for name in targets}
         return Sizes(tables, stored_rows, is_looked_up, rows_a_value, self._database.looked_up)
 
+    def _counted(self, places: Mapping[str, exp.Table]) -> dict[str, int]:
+        """About how many rows relations have. They are counted again only when many have changed: DuckDB takes
+        20 ms to count a large table of which a few rows were deleted."""
+        unknown = [name for name in places if name not in self._rows or self._rows[name].is_stale]
+        if unknown:
+            counts = self._database.sizes([places[name] for name in unknown])
+            self._rows |= {name: _Rows(n) for name, n in zip(unknown, counts, strict=True)}
+        return {name: self._rows[name].counted for name in places}
+
     def _note_changes(self, counts: Counts) -> None:
         for table, kinds in counts.items():
             n = sum(kinds.values())
@@ -421,8 +425,7 @@ class Refresher:
     def lookups(self, view: View, compiled: Compiled) -> list[tuple[str, str]]:
         """The large base tables, and the columns of few rows a value, by which a script may look rows up."""
         script = compiled.script(compiled.everything())
-        counts = self._database.sizes([self._database.places.base(table.name) for table in view.tables])
-        rows = {table.name: n for table, n in zip(view.tables, counts, strict=True)}
+        rows = self._counted({t.name: self._database.places.base(t.name) for t in view.tables})
         return [
             (table, column)
             for table, column in sorted(_base_lookups(script))
