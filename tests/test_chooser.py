@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Kept, Lean, Past, choose
+from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Kept, Lean, Netting, Past, choose
 from viewkeep.engines.spark.keeper import found_by_values
 from viewkeep.script.cost import rows_read
 
@@ -96,9 +96,15 @@ def test_more_changes_than_can_be_looked_up_are_seen_to_be_slow_before_they_were
 def test_the_log_that_nobody_has_combined_yet_counts() -> None:
     slow = replace(FACTS, past=[COMPUTED, *twice(0.8)])
     assert not choose("auto", slow).full
-    choice = choose("auto", replace(slow, netting=0.7, uncounted=True))
+    choice = choose("auto", replace(slow, netting=Netting(0.7, 0.7)))
     assert choice.full
     assert choice.reason.startswith("at least 100 changes would take about 1.5 s to propagate")
+
+
+def test_a_view_combines_the_log_for_others_unless_it_is_recomputed_much_sooner() -> None:
+    slow = replace(FACTS, past=[COMPUTED, *twice(0.8)])
+    assert not choose("auto", replace(slow, netting=Netting(share=0.1, seconds=0.5))).full
+    assert choose("auto", replace(slow, netting=Netting(share=0.1, seconds=1.0))).full
 
 
 def test_small_tables_are_not_recomputed_whatever_it_costs() -> None:

@@ -906,7 +906,9 @@ def test_sums_over_an_outer_self_join_whose_rows_all_go() -> None:
 def test_the_row_of_sums_without_groups_comes_and_goes_below_a_limit() -> None:
     """A selection above sums without GROUP BY has no IDs, and its row comes and goes all the same."""
     first = "SELECT 0.5 AS o0, x1.m0 AS o1 FROM ({}) AS x1 ORDER BY o1 LIMIT 3"
-    sums = "SELECT m0 FROM (SELECT SUM(b) AS m0, COUNT(a) AS m1 FROM r) AS x2 WHERE m1 = 1 ORDER BY m0 LIMIT 4"
+    sums = (
+        "SELECT m0 FROM (SELECT SUM(b) AS m0, COUNT(a) AS m1 FROM r) AS x2 WHERE m1 = 1 ORDER BY m0 LIMIT 4"
+    )
     check(
         first.format(sums),
         ["INSERT INTO r VALUES ('a', 1, 2), ('b', NULL, 2)"],

@@ -33,6 +33,8 @@ LARGE_TABLES, WORTH_SAVING = 1_000_000, 0.25
 CHANGED_ROW = 30
 # Estimates are not so good that a smaller difference would tell anything.
 MARGIN = 1.2
+# No view takes longer than so many times its recompute for what others will use.
+FOR_OTHERS = 1.4
 # What computing a view took when it was created is more than it takes later: its tables were read for the
 # first time, and caches were written that are larger than the view.
 CREATING = 0.5
@@ -84,12 +86,22 @@ class Lean:
 
 
 @dataclass(frozen=True)
+class Netting:
+    """The seconds that combining the log will take: the view's share of them, since other views will use what was
+    combined, and all of them. If each view reckoned with all, none would do it for the others; if with its share
+    alone, a view that is recomputed in no time would pay for them all."""
+
+    share: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Facts:
     """What is known before a refresh. `table_rows`: of all base tables of the view. `query_reads` and
     `script_reads`: the rows that recomputing and the delta script scan. `overhead`: seconds that a script's
     statements take however little they read. `script_scans`: the rows that the script scans where it looks
-    none up, which it does for more than `looked_up` changes. `netting`: seconds that combining the log will
-    take, 0 where another view had it done. `uncounted`: it is not combined yet, and may have more changes."""
+    none up, which it does for more than `looked_up` changes. `netting`: what combining the log will take, where
+    no other view had it done; it may then have more changes."""
 
     changes: int
     table_rows: int
@@ -100,8 +112,7 @@ class Facts:
     kept: Kept = ALONE
     script_scans: int = 0
     looked_up: int = 0
-    netting: float = 0.0
-    uncounted: bool = False
+    netting: Netting | None = None
     lean: Lean | None = None
 
 
@@ -138,13 +149,16 @@ def choose(policy: str, facts: Facts) -> Choice:
         worth_caches = (usually + (filling - bare) / PAID_BACK) * MARGIN <= without
     else:
         worth_caches = usually <= without * MARGIN
-    maintaining = _maintaining(facts.changes, filling, _by_script(facts)) + facts.netting
-    leaning = _leaning(facts.changes, filling, facts) + facts.netting
+    netting = facts.netting or Netting(0, 0)
+    maintaining = _maintaining(facts.changes, filling, _by_script(facts)) + netting.share
+    leaning = _leaning(facts.changes, filling, facts) + netting.share
     recomputing = filling if worth_caches else bare
 
     def is_chosen(script: float) -> bool:
         too_little = facts.table_rows < LARGE_TABLES and script - recomputing < WORTH_SAVING
-        return script <= recomputing * MARGIN or (too_little and script < math.inf)
+        first = script + netting.seconds - netting.share
+        worth_it = script <= recomputing * MARGIN and first <= recomputing * FOR_OTHERS
+        return worth_it or (too_little and script < math.inf)
 
     if not worth_caches and is_chosen(leaning) and (facts.kept.is_bare or leaning < maintaining):
         dropped = f"without its caches, since with them it should take about {_told(maintaining)}"
@@ -155,7 +169,7 @@ def choose(policy: str, facts: Facts) -> Choice:
         return Choice(True, f"with its caches changes should take about {_told(usually)}")
     return Choice(
         True,
-        f"{'at least ' if facts.uncounted else ''}{facts.changes:,} changes would take about "
+        f"{'at least ' if facts.netting else ''}{facts.changes:,} changes would take about "
         f"{_told(min(maintaining, leaning))} to propagate, recomputing "
         f"about {_told(recomputing)}",
         caches=worth_caches,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from viewkeep.catalog.models import View
-from viewkeep.chooser import ALONE, SMALL_TABLES, Choice, Facts, Kept, Lean, Past, choose
+from viewkeep.chooser import ALONE, SMALL_TABLES, Choice, Facts, Kept, Lean, Netting, Past, choose
 from viewkeep.engines.report import Counts, total
 from viewkeep.passes.compiler import Compiled
 from viewkeep.script.accesses import estimated
@@ -24,15 +24,14 @@ def weigh(
     overhead: float,
     past: Callable[[], Sequence[Past]],
     kept: Kept = ALONE,
-    netting: float = 0.0,
-    uncounted: bool = False,
+    netting: Netting | None = None,
     lean: Callable[[], tuple[Script, float] | None] = lambda: None,
 ) -> Choice:
     """The choice for one refresh. Nothing is estimated, and the past is not asked for, where the policy or
     the size of the tables settles it. `lean`: the script that needs no caches, if there is one, and the
     seconds that its statements take at least."""
     rows = sum(sizes.tables.values())
-    known = partial(Facts, total(counts), rows, kept=kept, netting=netting, uncounted=uncounted)
+    known = partial(Facts, total(counts), rows, kept=kept, netting=netting)
     if view.policy != "auto" or rows < SMALL_TABLES:
         return choose(view.policy, known(0, 0, 0, ()))
     reads, scans = _reads(script, counts, sizes)

@@ -40,10 +40,12 @@ class _Made:
 @dataclass(frozen=True)
 class Waiting:
     """Changes that nobody has combined yet: of each table the rows that statements inserted or deleted, and
-    the rows that they updated, which a view need not see; and the seconds that combining them should take."""
+    the rows that they updated, which a view need not see; the seconds that combining them should take; and a
+    view's share of these, where others will use what was combined."""
 
     rows: Mapping[str, tuple[int, int]]
     seconds: float
+    share: float
 
     @property
     def moved(self) -> int:
@@ -82,13 +84,12 @@ class Nets:
         rows = {table.name: self._count(table, log, after) for table in changed}
         todo = [table for table in changed if not self._is_made(table, log, after)]
         others = [v for v in log.waiting_at(after) if v.name != view.name and propagates(v)]
-        return Waiting(rows, sum(self._share(table, *rows[table.name], others) for table in todo))
+        seconds = {table.name: self._combining(*rows[table.name]) for table in todo}
+        share = sum(took / (1 + _readers(table, others)) for table, took in seconds.items())
+        return Waiting(rows, sum(seconds.values()), share)
 
-    def _share(self, table: Table, moved: int, updated: int, others: Sequence[View]) -> float:
-        """A view's share of the seconds that combining takes, done once for all views that wait. Else
-        the first would not do it for what the others save, and neither would any after it."""
-        waiting = 1 + sum(any(read.name == table.name for read in v.tables) for v in others)
-        return (A_TABLE + self._an_event * (moved + 2 * updated)) / waiting
+    def _combining(self, moved: int, updated: int) -> float:
+        return A_TABLE + self._an_event * (moved + 2 * updated)
 
     def _count(self, table: Table, log: Log, after: Point) -> tuple[int, int]:
         known = self._counted.get(table.name)
@@ -169,6 +170,10 @@ class Nets:
                 ]
             self._texts[form] = (*made, told)
         return self._texts[form]
+
+
+def _readers(table: str, views: Sequence[View]) -> int:
+    return sum(any(read.name == table for read in view.tables) for view in views)
 
 
 def moves_and_updates(events: exp.Select) -> exp.Select:

@@ -14,7 +14,7 @@ from viewkeep.algebra.bags import OCCURRENCE
 from viewkeep.algebra.nodes import Column, Scan, walk
 from viewkeep.algebra.script_nodes import Empty, Images, Stored
 from viewkeep.catalog.models import Table, View
-from viewkeep.chooser import ALWAYS, SMALL_TABLES, Choice, Kept
+from viewkeep.chooser import ALWAYS, SMALL_TABLES, Choice, Kept, Netting
 from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.initial import fill_queries, fill_view
@@ -233,7 +233,8 @@ class Refresher:
         ways = self._usual[view.name]
         sizes = self._sizes(view, compiled, log.is_bare(view))
         counts = {"": {"insert": waiting.moved}}
-        return self._choose(view, compiled, ways, counts, sizes, log, netting=waiting.seconds, uncounted=True)
+        netting = Netting(waiting.share, waiting.seconds)
+        return self._choose(view, compiled, ways, counts, sizes, log, netting=netting)
 
     def _counts(self, waiting: Waiting) -> Counts:
         """About how many rows changed where nobody has combined the log."""
