@@ -522,7 +522,7 @@ def test_views_that_wait_for_the_same_changes_share_what_combining_them_takes() 
         view = next(v for v in engine.views() if v.name == name)
         refresher = engine._refresher
         waiting = refresher.nets.waiting(view, log, log.watermark(name), refresher._propagates)
-        return float(waiting.seconds)
+        return float(waiting.share)
 
     alone = share("a")
     vk.sql("CREATE MATERIALIZED VIEW b AS SELECT did FROM devices WHERE category = 'phone'")

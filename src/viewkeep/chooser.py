@@ -87,9 +87,9 @@ class Lean:
 
 @dataclass(frozen=True)
 class Netting:
-    """The seconds that combining the log will take: the view's share of them, since other views will use what was
-    combined, and all of them. If each view reckoned with all, none would do it for the others; if with its share
-    alone, a view that is recomputed in no time would pay for them all."""
+    """The seconds that combining the log will take: the view's share of them, since other views will use what
+    was combined, and all of them. If each view reckoned with all, none would do it for the others; if with its
+    share alone, a view that is recomputed in no time would pay for them all."""
 
     share: float
     seconds: float
@@ -100,8 +100,8 @@ class Facts:
     """What is known before a refresh. `table_rows`: of all base tables of the view. `query_reads` and
     `script_reads`: the rows that recomputing and the delta script scan. `overhead`: seconds that a script's
     statements take however little they read. `script_scans`: the rows that the script scans where it looks
-    none up, which it does for more than `looked_up` changes. `netting`: what combining the log will take, where
-    no other view had it done; it may then have more changes."""
+    none up, which it does for more than `looked_up` changes. `netting`: what combining the log will take,
+    where no other view had it done; it may then have more changes."""
 
     changes: int
     table_rows: int

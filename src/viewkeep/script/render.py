@@ -190,9 +190,9 @@ class Renderer:
         return self._wrapped(self.query(node), node.columns)
 
     def _kept_out(self, node: Select) -> Expr:
-        """The condition, for sought scans as CASE WHEN key IS NOT NULL THEN term END: a term over two columns is
-        not pushed into the scan. Not for rows that an outer join pads: their key is null, and for them c IS NULL,
-        say, may be true."""
+        """The condition, for sought scans as CASE WHEN key IS NOT NULL THEN term END: a term over two columns
+        is not pushed into the scan. Not for rows that an outer join pads: their key is null, and for them
+        c IS NULL, say, may be true."""
         scans = self._sought_below(node.input)
         if not scans:
             return node.predicate

@@ -405,8 +405,8 @@ class Refresher:
         return Sizes(tables, stored_rows, is_looked_up, rows_a_value, self._database.looked_up)
 
     def _counted(self, places: Mapping[str, exp.Table]) -> dict[str, int]:
-        """About how many rows relations have. They are counted again only when many have changed: DuckDB takes
-        20 ms to count a large table of which a few rows were deleted."""
+        """About how many rows relations have. They are counted again only when many have changed: DuckDB
+        takes 20 ms to count a large table of which a few rows were deleted."""
         unknown = [name for name in places if name not in self._rows or self._rows[name].is_stale]
         if unknown:
             counts = self._database.sizes([places[name] for name in unknown])
