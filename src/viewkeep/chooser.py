@@ -88,8 +88,8 @@ class Lean:
 @dataclass(frozen=True)
 class Netting:
     """The seconds that combining the log will take: the view's share of them, since other views will use what
-    was combined, and all of them. If each view reckoned with all, none would do it for the others; if with its
-    share alone, a view that is recomputed in no time would pay for them all."""
+    was combined, and all of them. If each view reckoned with all, none would do it for the others; if with
+    its share alone, a view that is recomputed in no time would pay for them all."""
 
     share: float
     seconds: float
