@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.helpers import COST, compiled, script
 from viewkeep.algebra.expressions import text
 from viewkeep.algebra.nodes import Join, Node, Select, walk
@@ -53,3 +55,22 @@ def test_a_delete_wins_over_an_update_of_the_same_row() -> None:
     made = change_relation(parts="update:price", links="delete")
     kinds = [i.expression for n in walk(made) for i in getattr(n, "items", ()) if i.name == KIND]
     assert any("THEN 'delete' ELSE 'update'" in text(k) for k in kinds)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "made"),
+    [
+        ("insert", [("insert", set())]),
+        ("delete", [("delete", set())]),
+        ("update:price", [("update", {"value"})]),
+        ("insert update:price", [("insert", set()), ("update", {"value"})]),
+    ],
+)
+def test_a_cache_is_changed_in_the_ways_of_its_diffs_alone(
+    kinds: str, made: list[tuple[str, set[str]]]
+) -> None:
+    """No statement for kinds of change that cannot be, and no column that stays is written."""
+    view = compiled(COST)
+    (cache,) = [a for a in script(view, parts=kinds).applies if a.target.role == "input cache"]
+    found = [(d.kind, set(d.changed)) for d in cache.diffs]
+    assert sorted(found) == sorted(made)

@@ -6,7 +6,7 @@ the engine can tell where in the target a row is, that is in ROW, so that applyi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlglot import exp
 
@@ -14,10 +14,11 @@ from viewkeep.algebra.expressions import PRE, Expr, column, pre_name
 from viewkeep.algebra.nodes import Column, Item, Node, Project, Select, passing
 from viewkeep.algebra.script_nodes import ROW
 from viewkeep.algebra.types import STRING
-from viewkeep.idiff.diff import Diff
+from viewkeep.idiff.diff import Diff, Kind
 
 KIND = ":kind"
 KIND_COLUMN = Column(KIND, STRING, nullable=False)
+KINDS = frozenset({"insert", "delete", "update"})
 
 
 def literal(kind: str) -> Expr:
@@ -30,24 +31,33 @@ def is_kind(kind: str) -> Expr:
     return exp.EQ(this=column(KIND), expression=literal(kind))
 
 
-def diffs_of(changes: Node, ids: Sequence[str], rule: str, *, stays: bool = False) -> list[Diff]:
-    """A change relation read as exact diffs by full ID. `stays`: there is one row, which neither comes nor
-    goes. That there are no IDs does not say so: a selection above sums without GROUP BY has none either."""
+def diffs_of(
+    changes: Node,
+    ids: Sequence[str],
+    rule: str,
+    *,
+    kinds: Collection[str] = KINDS,
+    changed: frozenset[str] | None = None,
+) -> list[Diff]:
+    """A change relation read as exact diffs by full ID. `kinds`: those that it has. One row that neither
+    comes nor goes is only ever updated; that there are no IDs does not say so: a selection above sums without
+    GROUP BY has none either. `changed`: the columns that updates change, all by default."""
     apart = {*ids, KIND, ROW}
     others = tuple(n for n in changes.names if n not in apart and not _is_pre(n, changes))
     both_states = [*ids, *others, *map(pre_name, others)]
-    of_kind = {k: Select(changes, is_kind(k)) for k in ("insert", "delete", "update")}
     before = tuple(Item(changes.by_name[n], column(n if n in ids else pre_name(n))) for n in [*ids, *others])
     key = tuple(ids)
-    made = []
-    if not stays:
-        made = [
-            Diff("insert", key, others, passing(of_kind["insert"], [*ids, *others]), rule=rule),
-            Diff("delete", key, others, Project(of_kind["delete"], before), rule=rule),
-        ]
-    if others:
-        query = passing(of_kind["update"], both_states)
-        made.append(Diff("update", key, others, query, frozenset(others), rule=rule))
+    queries: dict[Kind, Node] = {
+        "insert": passing(Select(changes, is_kind("insert")), [*ids, *others]),
+        "delete": Project(Select(changes, is_kind("delete")), before),
+        "update": passing(Select(changes, is_kind("update")), both_states),
+    }
+    moved = frozenset(others) if changed is None else changed & frozenset(others)
+    made = [
+        Diff(kind, key, others, query, moved if kind == "update" else frozenset(), rule=rule)
+        for kind, query in queries.items()
+        if kind in kinds and (kind != "update" or moved)
+    ]
     return made
 
 

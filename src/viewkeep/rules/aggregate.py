@@ -26,13 +26,13 @@ from viewkeep.algebra.nodes import (
 )
 from viewkeep.algebra.script_nodes import ROW, SIGN, LeftJoin, Ref, SemiJoin, Stored, Union
 from viewkeep.algebra.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Type, decimal
-from viewkeep.idiff.changes import KIND_COLUMN, diffs_of, literal, rows_after, rows_before
+from viewkeep.idiff.changes import KIND_COLUMN, KINDS, diffs_of, literal, rows_after, rows_before
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules import images
 from viewkeep.rules.compare import as_pre
 from viewkeep.rules.context import Context, by_kind
 from viewkeep.rules.join import whole_rows
-from viewkeep.rules.overlay import expand, union_rows
+from viewkeep.rules.overlay import store, union_rows
 
 # A sum of doubles is recomputed once what went in and out of it exceeds its values this many times.
 DRIFT_LIMIT = 1e5
@@ -46,7 +46,9 @@ def propagate(node: Aggregate, signed: Node, output: Stored, ctx: Context) -> tu
     changes = ctx.let("groups", _new_state(node, delta, output))
     if any(_is_redone(m) for m in node.measures):
         changes = _recomputed_where_stale(node, changes, ctx)
-    return changes, diffs_of(changes, node.keys, "AddDeltasToGroups", stays=not node.keys)
+    return changes, diffs_of(
+        changes, node.keys, "AddDeltasToGroups", kinds=KINDS if node.keys else ("update",)
+    )
 
 
 def sums_images(node: Aggregate, ctx: Context) -> list[Node] | None:
@@ -64,11 +66,9 @@ def sums_images(node: Aggregate, ctx: Context) -> list[Node] | None:
 def signed_by_diffs(node: Aggregate, diffs: Sequence[Diff], ctx: Context) -> Node:
     """The input rows that diffs take away or replace, and those that they bring or leave."""
     below = node.input
-    stored = ctx.stored.get(below)
     needed = [c for c in below.columns if c.name in {*below.ids, *node.keys, *_arguments(node)}]
-    if stored is not None:  # SumDeltasFromInputCache
-        changes = ctx.let(f"changes_{stored.target}", expand(stored, diffs))
-        ctx.store_changes(below, changes, diffs_of(changes, below.ids, "ExpandDiffsOverCache"))
+    if below in ctx.stored:  # SumDeltasFromInputCache
+        changes = store(below, diffs, ctx)
         old, new = [rows_before(changes, needed, below.ids)], [rows_after(changes, needed)]
         return _signed(old, new)
     names = [c.name for c in needed]

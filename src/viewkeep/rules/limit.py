@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from viewkeep.algebra.nodes import Limit
-from viewkeep.idiff.changes import diffs_of
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules.compare import compare
 from viewkeep.rules.context import Context
-from viewkeep.rules.overlay import expand
+from viewkeep.rules.overlay import store
 
 
 def propagate(node: Limit, inputs: Sequence[Sequence[Diff]], ctx: Context) -> list[Diff]:
@@ -36,10 +35,8 @@ def propagate_tuples(node: Limit, inputs: Sequence[Sequence[Diff]], ctx: Context
 
 
 def _keep_input(node: Limit, diffs: Sequence[Diff], ctx: Context) -> None:
-    stored = ctx.stored.get(node.input)
-    if stored is not None and node.input not in ctx.changes:
-        changes = ctx.let(f"changes_{stored.target}", expand(stored, diffs))
-        ctx.store_changes(node.input, changes, diffs_of(changes, node.input.ids, "ExpandDiffsOverCache"))
+    if node.input in ctx.stored and node.input not in ctx.changes:
+        store(node.input, diffs, ctx)
 
 
 def _compared(node: Limit, ctx: Context) -> list[Diff]:

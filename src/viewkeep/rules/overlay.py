@@ -15,11 +15,22 @@ from viewkeep.algebra.expressions import (
     same,
 )
 from viewkeep.algebra.nodes import Column, Item, Join, Node, Project, Select, passing, pre_column
-from viewkeep.algebra.script_nodes import ROW, LeftJoin, Stored, Union
+from viewkeep.algebra.script_nodes import ROW, LeftJoin, Ref, Stored, Union
 from viewkeep.algebra.types import BIGINT, BOOLEAN
-from viewkeep.idiff.changes import KIND, KIND_COLUMN, is_kind, literal
+from viewkeep.idiff.changes import KIND, KIND_COLUMN, diffs_of, is_kind, literal
 from viewkeep.idiff.diff import Diff
-from viewkeep.rules.context import by_kind
+from viewkeep.rules.context import Context, by_kind
+
+
+def store(node: Node, diffs: Sequence[Diff], ctx: Context) -> Ref:
+    """ExpandDiffsOverCache: all that diffs do to a stored node, as its change relation, which is applied."""
+    stored = ctx.stored[node]
+    changes = ctx.let(f"changes_{stored.target}", expand(stored, diffs))
+    kinds = {d.kind for d in diffs}
+    changed = frozenset().union(*(d.changed for d in diffs))
+    made = diffs_of(changes, node.ids, "ExpandDiffsOverCache", kinds=kinds, changed=changed)
+    ctx.store_changes(node, changes, made)
+    return changes
 
 
 def expand(stored: Stored, diffs: Sequence[Diff]) -> Node:
