@@ -7,6 +7,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import rewritten
+from viewkeep.algebra.script_nodes import ROW
 from viewkeep.engines.postgres.functions import narrowed, spell
 from viewkeep.errors import Unsupported
 from viewkeep.frontend.typed import QUOTIENT
@@ -56,6 +57,10 @@ def _translate(node: exp.Expr) -> exp.Expr:
         return narrowed(node)
     if isinstance(node, (exp.Upper, exp.Lower)):
         return collated(type(node)(this=collated(node.this, UNICODE)))
+    if isinstance(node, exp.Alias) and node.alias == ROW and isinstance(node.this, exp.Null):
+        # rows that are nowhere yet: a relation of these alone would have a column of text
+        node.set("this", exp.Cast(this=node.this, to=exp.DataType.build("tid", udt=True)))
+        return node
     if isinstance(node, exp.Explode) and isinstance(node.this, exp.GenerateSeries):
         return node.this  # it makes rows by itself
     if isinstance(node, exp.Anonymous) and node.name.lower() == "range" and len(node.expressions) == 2:
