@@ -208,6 +208,18 @@ def test_other_work_on_the_machine_is_not_held_against_a_strategy() -> None:
     assert not choose("auto", replace(FACTS, past=past)).full
 
 
+def test_what_recomputing_takes_is_found_out_once_where_creating_may_have_told_too_much() -> None:
+    created = Past("full", 0, 1.0)  # so half a second is expected
+    doubtful = replace(FACTS, past=[created, *twice(0.3)])
+    choice = choose("auto", doubtful)
+    assert choice.full
+    assert "found out once" in choice.reason
+    assert not choose("auto", replace(doubtful, past=[created, *twice(0.1)])).full
+    assert not choose("auto", replace(doubtful, past=[created, *twice(0.3)[:1]])).full
+    assert not choose("auto", replace(doubtful, past=[created, Past("full", 9, 0.9), *twice(0.3)])).full
+    assert not choose("auto", replace(doubtful, table_rows=LARGE_TABLES - 1)).full
+
+
 def test_without_a_measured_recomputation_there_is_nothing_to_compare_with() -> None:
     assert not choose("auto", replace(FACTS, changes=900_000, past=[])).full
 

@@ -47,6 +47,10 @@ ABOUT = 0.3
 RECENT = 3
 # Caches are made again where scripts save what that takes in so many refreshes.
 PAID_BACK = 10
+# Where recomputing was measured only when the view was created, what it takes is found out once by doing it,
+# as soon as a script that had its second chance takes more than this share of the estimate: the estimate may
+# be too high by as much.
+DOUBTFUL = 0.4
 # A script for which caches would be dropped must promise more than estimates err by, before it ran once.
 UNTRIED = 1.5
 
@@ -154,12 +158,20 @@ def choose(policy: str, facts: Facts) -> Choice:
     leaning = _leaning(facts.changes, filling, facts) + netting.share
     recomputing = filling if worth_caches else bare
 
-    def is_chosen(script: float) -> bool:
-        too_little = facts.table_rows < LARGE_TABLES and script - recomputing < WORTH_SAVING
-        first = script + netting.seconds - netting.share
-        worth_it = script <= recomputing * MARGIN and first <= recomputing * FOR_OTHERS
-        return worth_it or (too_little and script < math.inf)
+    def is_chosen(seconds: float) -> bool:
+        too_little = facts.table_rows < LARGE_TABLES and seconds - recomputing < WORTH_SAVING
+        first = seconds + netting.seconds - netting.share
+        worth_it = seconds <= recomputing * MARGIN and first <= recomputing * FOR_OTHERS
+        return worth_it or (too_little and seconds < math.inf)
 
+    script = min(maintaining, leaning)
+    if is_chosen(script) and script > recomputing * DOUBTFUL and _is_to_be_tried(facts):
+        return Choice(
+            True,
+            f"{facts.changes:,} changes would take about {_told(script)} to propagate; what recomputing "
+            "takes is known only from creating the view, and found out once",
+            caches=worth_caches,
+        )
     if not worth_caches and is_chosen(leaning) and (facts.kept.is_bare or leaning < maintaining):
         dropped = f"without its caches, since with them it should take about {_told(maintaining)}"
         return Choice(False, "" if facts.kept.is_bare else dropped, caches=False)
@@ -170,10 +182,16 @@ def choose(policy: str, facts: Facts) -> Choice:
     return Choice(
         True,
         f"{'at least ' if facts.netting else ''}{facts.changes:,} changes would take about "
-        f"{_told(min(maintaining, leaning))} to propagate, recomputing "
+        f"{_told(script)} to propagate, recomputing "
         f"about {_told(recomputing)}",
         caches=worth_caches,
     )
+
+
+def _is_to_be_tried(facts: Facts) -> bool:
+    """Whether no refresh of large tables has recomputed yet, though scripts ran more than once."""
+    did = [p.strategy for p in facts.past if p.changes]
+    return facts.table_rows >= LARGE_TABLES and "full" not in did and len(did) > 1
 
 
 def _by_script(facts: Facts) -> Facts:
