@@ -56,6 +56,7 @@ class Faulty:
 def put(vk: viewkeep.Connection, connection: Any) -> None:
     vk.engine._con = connection  # type: ignore[attr-defined]
     vk.engine._store.con = connection  # type: ignore[attr-defined]
+    vk.engine._catalog.con = connection  # type: ignore[attr-defined]
     vk.engine._database._session = connection  # type: ignore[attr-defined]
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import rewritten
+from viewkeep.algebra.types import MAX_PRECISION
 from viewkeep.engines.duckdb.functions import spell
 from viewkeep.frontend.typed import QUOTIENT
+
+# decimals with so few digits behind the point are multiplied to be whole, which is quicker than by text
+FEW_DIGITS = 9
 
 
 def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
@@ -99,6 +103,13 @@ def _quotient(node: exp.Anonymous) -> exp.Expr:
 
 
 def _unscaled(value: exp.Expr, scale: int) -> exp.Expr:
+    """The digits of a decimal as a whole number: 1.50 is 150."""
+    if scale > FEW_DIGITS:  # as text: times 10^20 it would have more than 38 digits
+        exact = exp.Cast(this=exp.Paren(this=value.copy()), to=_decimal(MAX_PRECISION, scale))
+        text = exp.Cast(this=exact, to=exp.DataType.build("VARCHAR"))
+        point, nothing = exp.Literal.string("."), exp.Literal.string("")
+        digits = exp.Anonymous(this="replace", expressions=[text, point, nothing])
+        return exp.Cast(this=digits, to=exp.DataType.build("HUGEINT", dialect="duckdb"))
     shifted = exp.Mul(this=exp.Paren(this=value.copy()), expression=exp.Literal.number(10**scale))
     return exp.Cast(this=shifted, to=exp.DataType.build("HUGEINT", dialect="duckdb"))
 

@@ -7,18 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
 from sqlglot import exp
 
-from viewkeep.algebra import types as t
 from viewkeep.capture.duckdb import PLACES, run_captured, run_plain
 from viewkeep.catalog.models import Table, TableColumn, View
 from viewkeep.engines.contract import Progress, Standing, silent
+from viewkeep.engines.duckdb.catalog import Catalog
 from viewkeep.engines.duckdb.database import DuckDBDatabase, events_after
 from viewkeep.engines.duckdb.dialect import to_sql
+from viewkeep.engines.duckdb.errors import SUM_A_DECIMAL, translated
 from viewkeep.engines.duckdb.session import Session
 from viewkeep.engines.following import Followed, Following
 from viewkeep.engines.initial import shown
@@ -29,12 +29,9 @@ from viewkeep.engines.transactional.netting import waiting_rows
 from viewkeep.engines.transactional.refresh import Refresher
 from viewkeep.errors import (
     AlreadyExists,
-    CorruptCatalog,
     DependentViews,
-    DuplicateKey,
     EngineError,
     Unavailable,
-    UnknownColumn,
     UnknownTable,
     Unsupported,
     ViewkeepError,
@@ -49,31 +46,11 @@ from viewkeep.store.places import SCHEMA, base_table
 
 # how much of the log is kept that every view has seen: to delete after each refresh would cost each of them
 SEEN_STATEMENTS, SEEN_ROWS = 64, 10_000
-_SUM_A_DECIMAL = "sum a DECIMAL: SUM(CAST(column AS DECIMAL(28, 0)))"
-# of a HUGEINT, which nothing but a sum is
-_OUT_OF_BIGINT = re.compile(
-    r"decimal value \S+ to type INT64|Type INT128 with value \S+ can't be cast .* INT64"
-)
-_NO_COLUMN = re.compile(r"column .* not found|does not have a column")
 # statements that change tables, or run others that do, and are no DML that is logged
 _UNLOGGED = ("INSERT", "UPDATE", "DELETE", "MERGE", "EXECUTE", "IMPORT")
 _WRITE = re.compile(r"\b(INSERT|UPDATE|DELETE|MERGE|COPY|EXECUTE)\b", re.IGNORECASE)
 # what DuckDB answers to statements that have no rows to show
 _TELL_NOTHING = ((), ("Count",), ("Success",))
-# information_schema has both, but takes three times as long to ask
-_NAMES = """SELECT schema_name, view_name FROM duckdb_views()
-            WHERE database_name = current_database() AND NOT internal
-            UNION ALL SELECT schema_name, table_name FROM duckdb_tables()
-            WHERE database_name = current_database()"""
-
-
-@dataclass
-class _Catalog:
-    """What was found in the catalog, as of one version of it: names by their lower case, and tables."""
-
-    version: int
-    names: dict[tuple[str, str], tuple[str, str]] | None = None
-    tables: dict[str, Table | None] = field(default_factory=dict)
 
 
 class DuckDBEngine:
@@ -105,9 +82,7 @@ class DuckDBEngine:
         self._refresher = Refresher(self._database, self._store)
         self._trimmed: dict[str, int] = {}
         self._checked_at: dict[str, int] = {}
-        self._catalog = _Catalog(-1)
-        ((name,),) = self._con.execute("SELECT current_database()").fetchall()
-        self._database_name = str(name).lower()
+        self._catalog = Catalog(self._con, self._store, self._lock)
 
     def close(self) -> None:
         try:
@@ -145,93 +120,17 @@ class DuckDBEngine:
 
     # --- base tables ---
 
-    def _known(self) -> _Catalog:
-        """Asked for once after each change of the catalog: nobody else can change it while the file is open
-        here."""
-        if self._catalog.version != self._con.catalog_version:
-            self._catalog = _Catalog(self._con.catalog_version)
-        return self._catalog
-
-    @contextmanager
-    def _changing_view(self, view: str, *, made: bool) -> Iterator[None]:
-        """The block makes or drops a view and what belongs to it: the user's tables are what they were, and
-        of names only this one comes or goes."""
-        with self._lock:
-            before = self._known()
-            names = self._names()
-            try:
-                yield
-            except BaseException:
-                self._catalog = _Catalog(self._con.catalog_version)
-                raise
-            schema, _, name = view.rpartition(".")
-            own = (schema.lower() or "main", name.lower())
-            names = {key: found for key, found in names.items() if key != own}
-            if made:
-                names[own] = (schema or "main", name)
-            self._catalog = _Catalog(self._con.catalog_version, names, before.tables)
-
     def qualify(self, name: str) -> str:
-        """The name as the catalog has it: R, r and main.r may be one table."""
-        if name.count(".") > 1 and name.split(".")[0].lower() != self._database_name:
-            raise Unsupported(
-                f"{name} is in another database, whose changes are not seen",
-                hint="copy it: CREATE TABLE t AS SELECT ...",
-            )
-        found = self._found(name)
-        if found is None:
-            return name
-        return found[1] if found[0] == "main" else ".".join(found)
-
-    def _found(self, name: str) -> tuple[str, str] | None:
-        """The schema and the name of the table or view that a name means, if there is one."""
-        parts = name.lower().split(".")
-        return self._names().get((parts[-2] if len(parts) > 1 else "main", parts[-1]))
-
-    def _names(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """The schemas and names of tables and views, by their lower case."""
-        with self._lock:
-            known = self._known()
-            if known.names is None:
-                rows = self._con.execute(_NAMES).fetchall()
-                known.names = {(schema.lower(), one.lower()): (schema, one) for schema, one in rows}
-            return known.names
+        return self._catalog.qualify(name)
 
     def find_table(self, name: str) -> Table | None:
-        name = self.qualify(name)
-        with self._lock:
-            known = self._known().tables
-            if name not in known:
-                known[name] = self._find_table(name)
-            return known[name]
-
-    def _find_table(self, name: str) -> Table | None:
-        try:
-            found = self._con.execute(
-                'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', [name]
-            ).fetchall()
-        except duckdb.CatalogException:
-            return None
-        columns, refused, key = [], {}, []
-        for column_name, type_name, required, in_key in found:
-            kind = _parse_type(type_name)
-            if kind is None or ":" in column_name:  # such names are viewkeep's own, next to the user's
-                refused[column_name] = type_name
-                continue
-            columns.append(TableColumn(column_name, kind, not required))
-            if in_key:
-                key.append(column_name)
-        doc = self._store.table_doc(name)
-        return Table(name, tuple(columns), tuple(key), doc.foreign_keys if doc else (), refused)
+        return self._catalog.table(name)
 
     def is_plain_view(self, name: str) -> bool:
-        schema, _, bare = name.rpartition(".")
-        rows = self._checked(
-            "SELECT lower(schema_name), temporary FROM duckdb_views() WHERE lower(view_name) = ? "
-            "AND database_name IN (current_database(), 'temp', 'system')",
-            [bare.lower()],
-        ).fetchall()
-        return any(found == (schema.lower() or "main") or passing for found, passing in rows)
+        return self._catalog.is_plain_view(name)
+
+    def describe_query(self, tree: exp.Expr) -> tuple[TableColumn, ...]:
+        return self._catalog.columns_of(tree)
 
     def create_table(self, tree: exp.Create, table: Table) -> None:
         if self.find_table(table.name) is not None:
@@ -259,20 +158,6 @@ class DuckDBEngine:
                 insert = exp.Insert(this=base_table(table.name), expression=query.copy())
                 self._checked(to_sql(insert))
             self._store.save_table(table)
-
-    def describe_query(self, tree: exp.Expr) -> tuple[TableColumn, ...]:
-        """The columns of a query, for CREATE TABLE ... AS."""
-        columns = []
-        for name, type_name, *_ in self._checked(f"DESCRIBE {to_sql(tree)}").fetchall():
-            # DuckDB's sum of integers, which Spark has as a BIGINT
-            kind = t.BIGINT if type_name == "HUGEINT" else _parse_type(type_name)
-            if kind is None:
-                raise Unsupported(
-                    f"column {name} has {type_name}, which viewkeep does not keep",
-                    hint="CAST it to a type that tables can have, or leave it out",
-                )
-            columns.append(TableColumn(name, kind))
-        return tuple(columns)
 
     def declare_key(self, table: Table, key: Sequence[str]) -> None:
         columns = [_identifier(k) for k in key]
@@ -307,7 +192,7 @@ class DuckDBEngine:
                 else:
                     count = run_plain(self._con, tree, table)
             except duckdb.Error as problem:
-                raise self._translated(problem) from problem
+                raise translated(problem) from problem
         return Result("dml", message=f"{count} rows", detail=count)
 
     def _is_tracked(self, name: str) -> bool:
@@ -333,11 +218,11 @@ class DuckDBEngine:
                     self._write_down()
                 frame = self._con.answer(to_sql(tree))
         except duckdb.Error as problem:
-            raise self._translated(problem) from problem
+            raise translated(problem) from problem
         except ValueError as problem:  # from Arrow
             raise EngineError(
                 f"a sum is out of the range of BIGINT: {problem}",
-                hint=_SUM_A_DECIMAL,
+                hint=SUM_A_DECIMAL,
             ) from problem
         columns = tuple(frame.column_names)
         rows = tuple(zip(*(c.to_pylist() for c in frame.columns), strict=True)) if columns else ()
@@ -395,27 +280,7 @@ class DuckDBEngine:
             with self._lock:
                 return self._con.execute(sql, parameters)
         except duckdb.Error as problem:
-            raise self._translated(problem) from problem
-
-    def _translated(self, problem: duckdb.Error) -> ViewkeepError:
-        text = str(problem).strip()
-        if isinstance(problem, duckdb.ConstraintException) and "uplicate key" in text:
-            return DuplicateKey(
-                text.splitlines()[0], hint="a key names one row: update that row, or use another key"
-            )
-        first, _, rest = text.partition("\n")
-        if isinstance(problem, duckdb.CatalogException) and ("name view:" in first or "name log:" in first):
-            return CorruptCatalog(
-                f"what viewkeep stored is not there any more: {first}",
-                hint="drop the view and create it again; base tables are not affected",
-            )
-        if isinstance(problem, duckdb.CatalogException) and "does not exist" in first:
-            return UnknownTable(first, hint="create it first, or check the spelling")
-        if isinstance(problem, duckdb.BinderException) and _NO_COLUMN.search(first):
-            return UnknownColumn(first, hint=rest.strip() or "check the spelling")
-        if _OUT_OF_BIGINT.search(first):
-            return EngineError(f"a sum is out of the range of BIGINT: {first}", hint=_SUM_A_DECIMAL)
-        return EngineError(first, hint=rest.strip() or "correct the statement and run it again")
+            raise translated(problem) from problem
 
     def register_function(self, signature: UserFunction, function: Callable[..., Any]) -> None:
         known = "SELECT count(*) FROM duckdb_functions() WHERE internal AND lower(function_name) = ?"
@@ -430,7 +295,7 @@ class DuckDBEngine:
                     "DuckDB calls Python functions only where NumPy is installed",
                     hint='pip install "viewkeep[functions]"',
                 ) from problem
-            raise self._translated(problem) from problem
+            raise translated(problem) from problem
 
     # --- views ---
 
@@ -445,13 +310,13 @@ class DuckDBEngine:
         progress: Progress,
         replacing: tuple[View, Compiled] | None = None,
     ) -> int:
-        if replacing is None and self._found(view.name):
+        if replacing is None and self._catalog.found(view.name):
             raise AlreadyExists(
                 f"{view.name} exists already", hint="DROP MATERIALIZED VIEW or DROP TABLE it first"
             )
         names = self._refresher.names(view)
         started = time.perf_counter()
-        with self._changing_view(view.name, made=True), self._transaction():
+        with self._catalog.changing_view(view.name, made=True), self._transaction():
             try:
                 if replacing is not None:
                     self._drop(*replacing)
@@ -469,7 +334,7 @@ class DuckDBEngine:
                     to_sql(exp.Create(this=base_table(view.name), kind="VIEW", expression=body))
                 )
             except duckdb.Error as problem:
-                raise self._translated(problem) from problem
+                raise translated(problem) from problem
             now = self._store.last_seq()
             self._store.add_view(view, now)
             created = refreshed(view, "full", "created", started, counted=rows, statements=filled)
@@ -477,7 +342,7 @@ class DuckDBEngine:
         return rows
 
     def drop_view(self, view: View, compiled: Compiled) -> None:
-        with self._changing_view(view.name, made=False), self._transaction():
+        with self._catalog.changing_view(view.name, made=False), self._transaction():
             self._drop(view, compiled)
 
     def _drop(self, view: View, compiled: Compiled) -> None:
@@ -503,7 +368,7 @@ class DuckDBEngine:
             with self._transaction():
                 return self._maintain(views, "asked for" if full else "", progress)
         except duckdb.Error as problem:
-            raise self._translated(problem) from problem
+            raise translated(problem) from problem
 
     def _maintain(
         self, views: Sequence[tuple[View, Compiled]], full: str, progress: Progress
@@ -522,7 +387,7 @@ class DuckDBEngine:
             with self._transaction():
                 return follow(self._database, self._store.log(), followed)
         except duckdb.Error as problem:
-            raise self._translated(problem) from problem
+            raise translated(problem) from problem
 
     def hold(self, points: Mapping[str, Any]) -> None:
         with self._transaction():
@@ -563,7 +428,7 @@ class DuckDBEngine:
             with self._lock:
                 return self._standing(view)
         except duckdb.Error as problem:
-            raise self._translated(problem) from problem
+            raise translated(problem) from problem
 
     def _standing(self, view: View) -> Standing:
         self._write_down()
@@ -604,18 +469,6 @@ def _added(tree: exp.Expr) -> list[exp.Expr]:
     """The columns of ADD COLUMN and ADD COLUMNS (...)."""
     actions = tree.args.get("actions") or [] if isinstance(tree, exp.Alter) else []
     return [c for a in actions for c in (a.expressions if isinstance(a, exp.Schema) else [a])]
-
-
-def _parse_type(name: str) -> t.Type | None:
-    if (
-        name in ("HUGEINT", "UHUGEINT", "FLOAT", '"NULL"')
-        or name.startswith(("U", "STRUCT", "MAP"))
-        or "[" in name
-    ):
-        return None
-    if name.startswith("TIMESTAMP"):
-        return t.TIMESTAMP if name == "TIMESTAMP" else None
-    return t.parse(name, "duckdb")
 
 
 def _identifier(name: str) -> exp.Identifier:
