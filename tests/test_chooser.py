@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Kept, Lean, Netting, Past, choose
 from viewkeep.engines.spark.keeper import found_by_values
 from viewkeep.script.cost import rows_read
+from viewkeep.store.delta import State
 
 from .helpers import COST, changes, compiled, table
 
@@ -254,7 +256,11 @@ def test_what_needs_everything(query: str, reason: str | None) -> None:
 def test_on_spark_targets_are_not_scanned_for_a_few_values() -> None:
     """A price changes: its rows are found in the cache, and the groups of these in the view."""
     view = compiled(COST)
-    sizes = found_by_values(view, {"parts": 10**6, "links": 10**7, "devices": 10**6})
+    tables = {"parts": 10**6, "links": 10**7, "devices": 10**6}
+    state = State({}, {}, {}, 0, datetime.now(UTC), sizes=tables)
+    sizes = found_by_values(view, state)
     script = view.script(changes(parts="update:price"))
     assert rows_read(script, sizes) == 0
     assert rows_read(script, replace(sizes, is_looked_up=lambda leaf, column: False)) >= 10**7
+    known = found_by_values(view, replace(state, cached={"cache_1": 500}))
+    assert rows_read(script, replace(known, is_looked_up=lambda leaf, column: False)) == 1000

@@ -65,8 +65,8 @@ NOTHING_WAITS = Waiting()
 
 @dataclass(frozen=True)
 class State:
-    """What a view's rows show, and the versions of the tables that it lives in. `sizes`: about how many rows
-    its base tables have, as far as that is known."""
+    """What a view's rows show, and the versions of the tables that it lives in. `sizes` and `cached`: about
+    how many rows its base tables and its caches have, as far as that is known."""
 
     watermark: Mapping[str, int]
     table_ids: Mapping[str, str]
@@ -75,6 +75,7 @@ class State:
     refreshed: datetime
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    cached: Mapping[str, int] = field(default_factory=dict)
 
     def version(self, target: str) -> int:
         """The version of a target's table that belongs to this state."""
@@ -103,6 +104,7 @@ class State:
             "waiting": {target: asdict(waiting) for target, waiting in self.waiting.items()},
             "refreshed": self.refreshed.isoformat(timespec="seconds"),
             "sizes": dict(self.sizes),
+            "cached": dict(self.cached),
         }
         return json.dumps({**doc, "report": asdict(report)} if report else doc)
 
@@ -202,6 +204,12 @@ def history(session: Any, table: exp.Table, limit: int = 200) -> list[Any]:
     return rows
 
 
+def rows_written(session: Any, table: exp.Table) -> int:
+    """How many rows the last commit of a table wrote."""
+    made = history(session, table, limit=1)[0]
+    return int((made.operationMetrics or {}).get("numOutputRows", 0))
+
+
 # the columns of the history, with their types
 HISTORY = {
     "view": "STRING",
@@ -262,8 +270,9 @@ def shown_state(session: Any, view: str, *, as_it_is: bool = False) -> State:
         )
     waiting = {target: Waiting(**given) for target, given in doc["waiting"].items()}
     refreshed = datetime.fromisoformat(doc["refreshed"])
-    sizes = doc.get("sizes", {})  # which views of before do not tell
-    return State(doc["watermark"], doc["table_ids"], doc["caches"], newest, refreshed, waiting, sizes)
+    sizes, cached = doc.get("sizes", {}), doc.get("cached", {})  # which views of before do not tell
+    versions = doc["watermark"], doc["table_ids"], doc["caches"], newest
+    return State(*versions, refreshed, waiting, sizes, cached)
 
 
 def has_plain_files(session: Any, view: str, target: str, version: int) -> bool:

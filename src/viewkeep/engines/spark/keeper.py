@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from viewkeep.algebra.nodes import Scan
+from viewkeep.algebra.nodes import Aggregate, Scan
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import LARGE_TABLES, Choice
@@ -116,9 +116,11 @@ class Keeper:
                     writer = writer.tableProperty(delta.ID_PROPERTY, filling)
                 (writer.createOrReplace if replacing else writer.create)()
             state = state.moved(target.name, delta.last_version(self.session))
+            written = delta.rows_written(self.session, delta.storage(view.name, target.name))
+            if not is_view:
+                state = replace(state, cached={**state.cached, target.name: written})
         self._remember(view, state, filling)
-        created = delta.history(self.session, delta.storage(view.name, delta.ROWS), limit=1)[0]
-        return int((created.operationMetrics or {}).get("numOutputRows", 0))
+        return written
 
     def _looked_for_by(self, state: delta.State, compiled: Compiled, target: str) -> str | None:
         """The column by which refreshes look for rows of a target, where there are very many."""
@@ -251,9 +253,9 @@ class Keeper:
     # --- choosing ---
 
     def _choose(
-        self, view: View, compiled: Compiled, script: Script, counts: Counts, tables: Mapping[str, int]
+        self, view: View, compiled: Compiled, script: Script, counts: Counts, state: delta.State
     ) -> Choice:
-        sizes = found_by_values(compiled, tables)
+        sizes = found_by_values(compiled, state)
         overhead = STATEMENT * (len(script.lets) + len(script.applies))
         past = partial(self._history.past, view)
         return weigh(view, compiled, script, counts, sizes, overhead, past)
@@ -327,15 +329,19 @@ class Keeper:
         return self._tables.properties(delta.storage(view.name, delta.ROWS)) or {}
 
 
-def found_by_values(compiled: Compiled, tables: Mapping[str, int]) -> Sizes:
+def found_by_values(compiled: Compiled, state: delta.State) -> Sizes:
     """What a refresh scans: not targets, of which a few values are found by their pages; of base tables all
-    files."""
+    files. There are no more groups than rows in the cache below them."""
     found = compiled.lookups()
 
     def is_looked_up(leaf: Scan | Stored, column: str) -> bool:
         return isinstance(leaf, Stored) and column in found[leaf.target]
 
-    return Sizes(tables, {}, is_looked_up, looked_up=MOST_VALUES)
+    root = compiled.placement.root
+    below = next((t.name for t in compiled.placement.targets if t.node in root.inputs), "")
+    groups = state.cached.get(below) if isinstance(root, Aggregate) else None
+    rows = {delta.ROWS: groups} if groups is not None else {}
+    return Sizes(state.sizes, {**state.cached, **rows}, is_looked_up, looked_up=MOST_VALUES)
 
 
 def _pages(target: str, by: str | None) -> Mapping[str, str]:

@@ -36,11 +36,14 @@ from viewkeep.engines.spark.waiting import WaitingDiffs
 from viewkeep.frontend.functions import PREFIX
 from viewkeep.frontend.typed import QUOTIENT
 from viewkeep.idiff import log
+from viewkeep.script.prune import MOST_VALUES
 from viewkeep.script.render import Names, Renderer
 from viewkeep.store import delta
 
 # Relations up to this size are fetched whole, once for all queries of a refresh.
 WHOLE = 10_000
+# So many values are looked for in files that are here; Spark is given fewer of them to look for.
+MANY_VALUES = 10_000
 # To look through more rows of a cache is for Spark, which has more threads, and reads single pages.
 LOOKED_THROUGH = 2_000_000
 
@@ -280,8 +283,11 @@ class Nearby:
     ) -> str:
         """Rows of a relation, fetched once for the whole refresh; what they are called here. `read`: how, if
         not by Spark."""
-        narrow = any(c.find(exp.In) or isinstance(c, exp.Boolean) for c in conditions)
+        lists = [found for c in conditions for found in c.find_all(exp.In)]
+        narrow = bool(lists) or any(isinstance(c, exp.Boolean) for c in conditions)
         if not narrow and not self._place.is_small(leaf):
+            raise _TooMuch
+        if read is None and any(len(one.expressions) > MOST_VALUES for one in lists):
             raise _TooMuch
         base = leaf.base_name if isinstance(leaf, Scan) else {}
         outputs = [exp.alias_(column(base.get(c.name, c.name)), c.name, quoted=True) for c in columns]

@@ -27,6 +27,7 @@ from viewkeep.engines.spark.feeds import INTERPRETED, SMALL_JOBS, Changes, Feeds
 from viewkeep.engines.spark.files import StoredFiles
 from viewkeep.engines.spark.names import SparkNames, local_frame, temporary
 from viewkeep.engines.spark.nearby import (
+    MANY_VALUES,
     STORED,
     WHOLE,
     Nearby,
@@ -43,7 +44,7 @@ from viewkeep.passes.compiler import Compiled
 from viewkeep.rules.overlay import expand, union_rows
 from viewkeep.script import dml
 from viewkeep.script.model import Apply, Let, Script
-from viewkeep.script.prune import pruned, reads_little
+from viewkeep.script.prune import MOST_VALUES, pruned, reads_little
 from viewkeep.script.render import Names, Renderer
 from viewkeep.store import delta
 
@@ -127,7 +128,7 @@ class Refresher:
         compiled: Compiled,
         state: delta.State,
         together: Together,
-        choosing: Callable[[Script, Counts, Mapping[str, int]], Choice],
+        choosing: Callable[[Script, Counts, delta.State], Choice],
         progress: Progress,
     ) -> Outcome:
         """Computes and commits what changed since the state; the state that the view is in then. Where
@@ -148,7 +149,7 @@ class Refresher:
             report = delta.Report("none", "the changes of the base tables cancel out", started)
             if not changes.are_none:
                 count = total(changes.counts)
-                choice = choosing(script, changes.counts, state.sizes)
+                choice = choosing(script, changes.counts, state)
                 if choice.full:
                     return Outcome("full", choice.reason, {"changes_in": count}, state)
                 strategy = "groups" if script.recomputes else compiled.strategy
@@ -207,11 +208,12 @@ class Refresher:
 
     def _compute(self, run: _Run, name: str, query: Node, names: SparkNames) -> None:
         """Computes a relation of the script: here, where all that it takes can be here."""
-        query = pruned(query, run.relations.values)
-        rows = run.nearby.answer([query], rendered, schema_of(query.columns))
+        near = pruned(query, run.relations.values, MANY_VALUES)
+        rows = run.nearby.answer([near], rendered, schema_of(query.columns))
         if rows is not None:
             run.relations.register(temporary(name), rows)
             return
+        query = pruned(query, run.relations.values)
         with self._interpreting(run, name, [query]):
             run.relations.compute(temporary(name), self._sql(Renderer(names).query(query), run.relations))
 
@@ -327,7 +329,7 @@ class Refresher:
         changed = run.relations.sizes[temporary(apply.changes.name)] if apply.changes is not None else None
         size = 0
         if changed != 0:
-            size = self._compute_stored(run, self._pruned(run, apply), layout, born, names)
+            size = self._compute_stored(run, apply, layout, born, names)
         if not size:
             return NOTHING
         relation, table = exp.table_(name, quoted=True), delta.storage(run.view.name, target)
@@ -351,24 +353,27 @@ class Refresher:
     ) -> int:
         """Computes what is stored for a target; how many rows and entries that is."""
         name = temporary(f"stored_{apply.target.name}")
-        queries = [apply.changes] if apply.changes is not None else [diff.query for diff in apply.diffs]
+        near = self._queries(run, apply, MANY_VALUES)
 
         def build(near: Sequence[Node], here: Names) -> exp.Query:
             diffs = () if apply.changes is not None else zip(apply.diffs, near, strict=True)
             made = replace(apply, diffs=tuple(replace(diff, query=query) for diff, query in diffs))
             return as_stored(made, layout, born, here)
 
-        rows = run.nearby.answer(queries, build, schema_of(layout.columns, STORED))
+        rows = run.nearby.answer(near, build, schema_of(layout.columns, STORED))
         if rows is not None:
             run.relations.register(name, rows)
             return int(rows.num_rows)
+        queries = self._queries(run, apply, MOST_VALUES)
         with self._interpreting(run, name, [] if apply.changes is not None else queries):
-            query = as_stored(apply, layout, born, names)
+            query = build(queries, names)
             return run.relations.compute(name, self._sql(query, run.relations))
 
-    def _pruned(self, run: _Run, apply: Apply) -> Apply:
-        diffs = (replace(diff, query=pruned(diff.query, run.relations.values)) for diff in apply.diffs)
-        return replace(apply, diffs=tuple(diffs))
+    def _queries(self, run: _Run, apply: Apply, most: int) -> list[Node]:
+        """What is applied to a target: its change relation, or its diffs, narrowed to so many values."""
+        if apply.changes is not None:
+            return [apply.changes]
+        return [pruned(diff.query, run.relations.values, most) for diff in apply.diffs]
 
     def _merge(self, run: _Run, layout: log.Layout, target: str, new: exp.Expr) -> exp.Expr:
         """A wide change is folded in at once, with all that waits."""
