@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
@@ -24,7 +24,7 @@ from viewkeep.engines.report import check_tables, verification
 from viewkeep.engines.spark.batches import append, upsert
 from viewkeep.engines.spark.delta_package import DELTA_PACKAGE
 from viewkeep.engines.spark.dialect import to_sql
-from viewkeep.engines.spark.errors import first_line, translated
+from viewkeep.engines.spark.errors import FAILURES, first_line, translated
 from viewkeep.engines.spark.feeds import SMALL_JOBS, Together
 from viewkeep.engines.spark.history import History, reads_history, with_history
 from viewkeep.engines.spark.keeper import Keeper, Known, shown_query, shown_sql
@@ -60,6 +60,8 @@ _OWN = {
     "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true",
     # Delta hands the rows of a feed on as Java's values, of which the older have no 5 to 14 October 1582
     "spark.sql.datetime.java8API.enabled": "true",
+    # Delta answers MAX(day) of a whole table from its statistics, as one of the older, which then fails
+    "spark.databricks.delta.optimizeMetadataQuery.enabled": "false",
     # so many values are looked for one by one in the statistics of pages, not as one range from first to last
     "spark.sql.parquet.pushdown.inFilterThreshold": str(MOST_VALUES),
 }
@@ -141,7 +143,7 @@ class SparkEngine:
                 if database is not None:
                     here.setCurrentDatabase(database)
                 yield
-        except PySparkException as problem:
+        except FAILURES as problem:
             raise translated(problem) from problem
         finally:
             self._settings = kept
@@ -204,7 +206,7 @@ class SparkEngine:
                 append(batch, found, stream, number)
             else:
                 upsert(batch, found, stream, number)
-        except PySparkException as problem:
+        except FAILURES as problem:
             raise translated(problem) from problem
 
     def run_query(self, tree: exp.Expr, text: str) -> Result:
@@ -213,7 +215,7 @@ class SparkEngine:
         frame = self._checked(text)
         try:
             rows = tuple(tuple(row) for row in frame.collect())
-        except PySparkException as problem:
+        except FAILURES as problem:
             raise translated(problem) from problem
         return Result("select", tuple(frame.columns), rows, frame=lambda: frame)
 
@@ -225,7 +227,7 @@ class SparkEngine:
     def _checked(self, text: str) -> Any:
         try:
             return self._user.sql(text)
-        except PySparkException as problem:
+        except FAILURES as problem:
             raise translated(problem) from problem
 
     def register_function(self, signature: UserFunction, function: Callable[..., Any]) -> None:
@@ -304,7 +306,7 @@ class SparkEngine:
                 self._keeper(view).forget(view)
                 if replacing is None:
                     self._forget_remains(view, compiled)
-                if isinstance(problem, PySparkException):
+                if isinstance(problem, FAILURES):
                     raise translated(problem) from problem
                 raise
             if self._views is not None:
@@ -350,7 +352,7 @@ class SparkEngine:
         with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
             try:
                 points = list(pool.map(newest, followed))
-            except PySparkException as problem:
+            except FAILURES as problem:
                 raise translated(problem) from problem
         upto = {one.table.name: point for one, point in zip(followed, points, strict=True)}
         whole = ""
@@ -362,11 +364,11 @@ class SparkEngine:
         read = self._read_side_by_side
         try:
             found = [] if whole else read(self._changes_of, followed, upto)
-        except PySparkException as problem:
+        except FAILURES as problem:
             whole = f"a change feed cannot be read from there on: {first_line(problem)}"
         try:
             found = read(self._rows_of, followed, upto) if whole else found
-        except PySparkException as problem:
+        except FAILURES as problem:
             raise translated(problem) from problem
         rows = {one.table.name: own for one, (own, _) in zip(followed, found, strict=True) if own is not None}
         return Following(rows, upto, whole, {name: own for _, sums in found for name, own in sums.items()})
@@ -522,10 +524,20 @@ class SparkEngine:
             if compiled.verified_by_plan or query.find(exp.Any, exp.All):
                 names = SparkNames(view.name, state.watermark, state.watermark)
                 query = Renderer(names).query(compiled.to_verify())
-            maintained = shown_query(view, compiled, state.rows)
+            maintained, name = shown_query(view, compiled, state.rows), temporary("recomputed")
             try:
-                return verification(view.name, compiled, maintained, query, lambda q: self._sql(q).collect())
-            except PySparkException as problem:
+                # computed once, for both sides, and kept apart: Spark cannot plan EXCEPT ALL of a query that
+                # has a correlated scalar subquery
+                recomputed = self._sql(query).persist()
+                try:
+                    recomputed.createOrReplaceTempView(name)
+                    kept = exp.select("*").from_(exp.table_(name, quoted=True))
+                    return verification(
+                        view.name, compiled, maintained, kept, lambda q: self._sql(q).collect()
+                    )
+                finally:
+                    recomputed.unpersist()
+            except FAILURES as problem:
                 raise translated(problem) from problem
 
     def standing(self, view: View, compiled: Compiled) -> Standing:
@@ -539,7 +551,7 @@ class SparkEngine:
                 pending += self._waiting(table, state.watermark[table.name])
             except AnalysisException:
                 continue
-            except PySparkException as problem:  # the feed is there and cannot be read, as after RESTORE
+            except FAILURES as problem:  # the feed is there and cannot be read, as after RESTORE
                 trouble = f"the changes of {table.name} cannot be read: {first_line(problem)}"
         rows = self._session.table(view.name).count()
         return Standing(rows, pending, state.refreshed, state.watermark, trouble)
