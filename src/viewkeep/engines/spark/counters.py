@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+
+from viewkeep.engines.spark.errors import BETWEEN_PROCESSES, THROWN
 
 # what Delta says of the jobs in which it reads its own log
 _OWN_JOBS = "Delta: "
@@ -45,7 +46,7 @@ def _counted(context: Any, group: str) -> Counters:
     jobs = context.statusTracker().getJobIdsForGroup(group)
     try:
         return Counters(len(jobs), rows_read(context, jobs))
-    except (Py4JError, AttributeError):  # how Spark keeps count inside is not part of its API
+    except (*BETWEEN_PROCESSES, AttributeError):  # how Spark keeps count inside is not part of its API
         return Counters(len(jobs))
 
 
@@ -70,5 +71,5 @@ def _stages(job: Any) -> list[int]:
 def _of_stage(store: Any, stage: int) -> int:
     try:
         return int(store.lastStageAttempt(stage).inputRecords())
-    except Py4JJavaError:
+    except THROWN:
         return 0  # a stage that was skipped, its output being there already

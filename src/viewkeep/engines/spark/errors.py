@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from viewkeep.errors import EngineError, UnknownTable, ViewkeepError
 
+try:
+    from py4j.protocol import Py4JError, Py4JJavaError
+except ImportError:  # a client of Spark Connect alone
+    BETWEEN_PROCESSES: tuple[type[Exception], ...] = ()
+    THROWN: tuple[type[Exception], ...] = ()
+else:
+    BETWEEN_PROCESSES, THROWN = (Py4JError,), (Py4JJavaError,)
+
 # what a query raises: PySpark does not make errors of its own of all that a job throws
-FAILURES = (PySparkException, Py4JJavaError)
+FAILURES: tuple[type[Exception], ...] = (PySparkException, *THROWN)
 
 
 def first_line(problem: BaseException) -> str:
     lines = str(problem).strip().splitlines()
-    if isinstance(problem, Py4JJavaError):  # it begins with the name of a call between the processes
+    if isinstance(problem, THROWN):  # it begins with the name of a call between the processes
         lines = [
             line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")
         ] or lines
