@@ -14,6 +14,7 @@ from viewkeep.engines.spark.errors import BETWEEN_PROCESSES, THROWN
 
 # what Delta says of the jobs in which it reads its own log
 _OWN_JOBS = "Delta: "
+UNTOLD: tuple[type[Exception], ...] = (*BETWEEN_PROCESSES, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def _counted(context: Any, group: str) -> Counters:
     jobs = context.statusTracker().getJobIdsForGroup(group)
     try:
         return Counters(len(jobs), rows_read(context, jobs))
-    except (*BETWEEN_PROCESSES, AttributeError):  # how Spark keeps count inside is not part of its API
+    except UNTOLD:  # how Spark keeps count inside is not part of its API
         return Counters(len(jobs))
 
 
