@@ -218,6 +218,7 @@ def test_what_recomputing_takes_is_found_out_once_where_creating_may_have_told_t
     assert "found out once" in choice.reason
     assert not choose("auto", replace(doubtful, past=[created, *twice(0.1)])).full
     assert not choose("auto", replace(doubtful, past=[created, *twice(0.3)[:1]])).full
+    assert not choose("auto", replace(doubtful, changes=500)).full
     assert not choose("auto", replace(doubtful, past=[created, Past("full", 9, 0.9), *twice(0.3)])).full
     assert not choose("auto", replace(doubtful, table_rows=LARGE_TABLES - 1)).full
 

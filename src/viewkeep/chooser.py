@@ -189,9 +189,17 @@ def choose(policy: str, facts: Facts) -> Choice:
 
 
 def _is_to_be_tried(facts: Facts) -> bool:
-    """Whether no refresh of large tables has recomputed yet, though scripts ran more than once."""
-    did = [p.strategy for p in facts.past if p.changes]
-    return facts.table_rows >= LARGE_TABLES and "full" not in did and len(did) > 1
+    """Whether no refresh of large tables has recomputed yet, though scripts ran more than once for changes of
+    about this size."""
+    did = [p for p in facts.past if p.changes]
+    alike = [p for p in did if _distance(p, facts.changes) <= ABOUT]
+    untold = all(p.strategy != "full" for p in did)
+    return facts.table_rows >= LARGE_TABLES and untold and len(alike) > 1
+
+
+def _distance(past: Past, changes: int) -> float:
+    """How far an earlier refresh was from one of so many changes, as a logarithm."""
+    return abs(math.log((past.changes + 1) / (changes + 1)))
 
 
 def _by_script(facts: Facts) -> Facts:
@@ -244,11 +252,8 @@ def _maintaining(changes: int, filling: float, facts: Facts) -> float:
         share = (_reads(changes, facts) + CHANGED_ROW * changes) / max(facts.query_reads, 1)
         return facts.overhead + filling * share
 
-    def distance(p: Past) -> float:
-        return abs(math.log((p.changes + 1) / (changes + 1)))
-
-    nearest = min(map(distance, did))
-    alike = [p for p in did if distance(p) <= nearest + ABOUT]
+    nearest = min(_distance(p, changes) for p in did)
+    alike = [p for p in did if _distance(p, changes) <= nearest + ABOUT]
     seconds = _least([_scaled(p, changes, facts) for p in alike])
     assert seconds is not None  # there is one that is nearest
     return seconds * FIRST_TIME if len(alike) == 1 and not facts.kept.is_bare else seconds

@@ -10,11 +10,12 @@ from sqlglot import exp
 from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr, column, conjunction, conjuncts
 from viewkeep.algebra.nodes import Column, Item, Join, MarkJoin, Node, OuterJoin, Project, Select, passing
-from viewkeep.errors import AmbiguousColumn, TypeMismatch, Unsupported
+from viewkeep.errors import AmbiguousColumn, TypeMismatch, UnknownColumn, Unsupported
 from viewkeep.frontend.binding import Binding, Ctes, Inner
 from viewkeep.frontend.scope import Field, Relation, Scope
 from viewkeep.frontend.select_list import no_aggregate, select_list
-from viewkeep.frontend.subqueries import has_subquery
+from viewkeep.frontend.stages import Rows
+from viewkeep.frontend.subqueries import Subqueries, has_subquery
 
 # which sides may be padded with nulls
 _PADS = {"LEFT": (False, True), "RIGHT": (True, False), "FULL": (True, True)}
@@ -30,14 +31,23 @@ class _Condition:
     shared: bool = False  # by USING or NATURAL: pairs of columns that * shows once
 
 
-def join(binding: Binding, left: Relation, right: Relation, tree: exp.Join) -> Relation:
-    """Any join but LATERAL."""
+def join(
+    binding: Binding,
+    left: Relation,
+    right: Relation,
+    tree: exp.Join,
+    ctes: Ctes,
+    again: tuple[Callable[[], Relation], Callable[[], Relation]],
+) -> Relation:
+    """Any join but LATERAL. `again` binds a side a second time."""
     side, kind, method = tree.side.upper(), tree.kind.upper(), (tree.method or "").upper()
     if kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI") or method not in ("", "NATURAL"):
         words = " ".join(w for w in (method, side, kind) if w)
         raise binding.fail(Unsupported, tree, f"{words} JOIN is not supported", "use another join")
     _no_name_twice(binding, left, right, tree)
+    left, right, tree, answers = _answered(binding, (left, right), tree, ctes, again)
     condition = _condition(binding, left, right, tree, natural=method == "NATURAL")
+    condition = replace(condition, on=conjunction([*conjuncts(condition.on), *answers]))
     if kind in ("SEMI", "ANTI"):
         return _half(binding, left, right, condition, kind)
     fields = _padded(condition.fields, side, left)
@@ -112,11 +122,62 @@ def _is_inner(tree: exp.Join) -> bool:
     return bool(tree.args.get("on")) and not tree.side and tree.kind.upper() in ("", "INNER", "CROSS")
 
 
+def _answered(
+    binding: Binding,
+    sides: tuple[Relation, Relation],
+    tree: exp.Join,
+    ctes: Ctes,
+    again: tuple[Callable[[], Relation], Callable[[], Relation]],
+) -> tuple[Relation, Relation, exp.Join, list[Expr]]:
+    """The sides with what subqueries of ON answer for each of their rows, the join without these conditions,
+    and the conditions over the answers. Whether a row is padded is decided after that:
+
+        a LEFT JOIN b ON a.k = b.k AND a.x IN (...)  ->  (a with mark) LEFT JOIN b ON a.k = b.k AND mark
+    """
+    on = tree.args.get("on")
+    if on is None or not has_subquery(on):
+        return *sides, tree, []
+    no_aggregate(binding, on, "ON")
+    made, answers = list(sides), []
+    for term in filter(has_subquery, conjuncts(on)):
+        _bound(binding, _both(*sides), term, ctes, lambda: _both(again[0](), again[1]()))  # names are clear
+        for at, side in enumerate(made):
+            try:
+                made[at], answer = _bound(binding, side, term, ctes, again[at])
+            except UnknownColumn:
+                continue
+            answers.append(answer)
+            break
+        else:
+            raise binding.fail(
+                Unsupported, term,
+                "a subquery in ON of an outer join, or below a RIGHT or FULL one, may look at one side",
+                "join with a derived table that has the condition in its WHERE",
+            )  # fmt: skip
+    plain = tree.copy()
+    plain.set("on", conjunction(term for term in conjuncts(on) if not has_subquery(term)))
+    return made[0], made[1], plain, answers
+
+
+def _bound(
+    binding: Binding, relation: Relation, term: Expr, ctes: Ctes, again: Callable[[], Relation]
+) -> tuple[Relation, Expr]:
+    """A relation joined with what the subqueries of a condition need, and the condition over that."""
+    scope = binding.scope(relation)
+    scope.again = lambda: _again(relation, again())
+    lifted = Subqueries(binding, ctes, scope, Rows(relation.node, scope))
+    condition = scope.typing.condition(scope.resolve(lifted.condition(term.copy())), "ON")
+    return replace(relation, node=lifted.attach(relation.node)), condition
+
+
+def _both(left: Relation, right: Relation) -> Relation:
+    return Relation(Join(left.node, right.node, None), left.fields + right.fields, left.first + right.first)
+
+
 def _condition(
     binding: Binding, left: Relation, right: Relation, tree: exp.Join, natural: bool
 ) -> _Condition:
-    first = left.first + right.first
-    both = Relation(Join(left.node, right.node, None), left.fields + right.fields, first)
+    both = _both(left, right)
     if natural:
         names = [f.name for f in left.fields if not f.merged]
         shared = {f.name.lower() for f in right.fields if not f.merged}
@@ -126,15 +187,9 @@ def _condition(
     condition = None
     if on := tree.args.get("on"):
         no_aggregate(binding, on, "ON")
-        if has_subquery(on):
-            raise binding.fail(
-                Unsupported, on,
-                "a subquery in ON of an outer join, or below a RIGHT or FULL one, is not supported",
-                "join with a derived table that has the condition in its WHERE",
-            )  # fmt: skip
         scope = binding.scope(both)
         condition = scope.typing.condition(scope.resolve(on), "ON")
-    return _Condition(condition, both.fields, first)
+    return _Condition(condition, both.fields, both.first)
 
 
 def _using(

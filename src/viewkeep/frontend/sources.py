@@ -39,11 +39,12 @@ def _joined(
 ) -> Relation:
     relation = first()
     for n, tree in enumerate(joins):
+        again = partial(_joined, binding, first, joins[:n], ctes)
         if isinstance(tree.this, exp.Lateral):
-            again = partial(_joined, binding, first, joins[:n], ctes)
             relation = lateral(binding, relation, tree, ctes, again)
         else:
-            relation = join(binding, relation, _source(binding, tree.this, ctes), tree)
+            other = partial(_source, binding, tree.this, ctes)
+            relation = join(binding, relation, other(), tree, ctes, (again, other))
     return relation
 
 
