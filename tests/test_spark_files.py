@@ -14,7 +14,7 @@ import pytest
 from sqlglot import exp
 
 import viewkeep
-from viewkeep.engines.spark import counters, files, nearby
+from viewkeep.engines.spark import counters, files, nearby, refresh
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -144,6 +144,25 @@ def test_a_large_cache_is_left_to_spark_and_the_rows_of_the_view_are_not(
     here = jobs_of_a_refresh(vk)
     monkeypatch.setattr(nearby, "LOOKED_THROUGH", 0)
     assert jobs_of_a_refresh(vk) == here + 1
+    assert vk.verify("cost")
+
+
+def test_more_values_than_spark_is_given_are_looked_for_here(
+    vk: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def jobs_of_all_prices() -> int:
+        vk.sql("UPDATE parts SET price = price + 1")
+        vk.sql("SELECT * FROM parts")
+        return vk.refresh("cost")[0].jobs or 0
+
+    jobs_of_a_refresh(vk)
+    here = jobs_of_a_refresh(vk)
+    for module in (nearby, refresh):
+        monkeypatch.setattr(module, "MOST_VALUES", 1)
+    assert jobs_of_all_prices() == here
+    assert vk.verify("cost")
+    monkeypatch.setattr(nearby, "LOOKED_THROUGH", 0)  # Spark joins, without a list of values
+    assert jobs_of_all_prices() > here
     assert vk.verify("cost")
 
 

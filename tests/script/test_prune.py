@@ -90,6 +90,7 @@ def test_other_types_and_many_values_are_left_alone() -> None:
     assert narrowed(pruned(Join(wide, TABLE, equal("w", "k")), known(w={3_000_000_000}))) == {}
     many = known(d=set(range(MOST_VALUES + 1)))
     assert narrowed(pruned(Join(DIFF, TABLE, equal("d", "k")), many)) == {}
+    assert narrowed(pruned(Join(DIFF, TABLE, equal("d", "k")), many, MOST_VALUES + 1)) != {}
     assert one_of(column("k"), parse("DOUBLE") or INT, frozenset({0.1})) is None
 
 
