@@ -933,3 +933,20 @@ def test_the_row_of_sums_without_groups_comes_and_goes_below_a_limit() -> None:
         ["DELETE FROM r"],
         tables=(Tab("r", (Col("k0", "STRING", False),), (Col("a", "INT"), Col("b", "SMALLINT"))),),
     )
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=KeyError,
+    reason="what is stored does not tell that its columns are equal, by which a projection above knows its IDs",
+)
+@pytest.mark.parametrize("strategy", ["id", "tuple"])
+def test_a_limit_over_equal_keys_of_which_one_is_selected(strategy: str) -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(S.ddl())
+        vk.sql("INSERT INTO s VALUES (1, 1, 1), (2, 2, 2)")
+        vk.sql(
+            f"CREATE MATERIALIZED VIEW v WITH (strategy = '{strategy}') AS SELECT g1 FROM (SELECT x.k AS g0, y.k AS g1 "
+            "FROM s AS x JOIN s AS y ON x.k = y.k GROUP BY x.k, y.k ORDER BY g1 LIMIT 1) AS c"
+        )
+        assert vk.verify("v")
