@@ -29,12 +29,22 @@ class Ref(Node):
 
 @dataclass(frozen=True, eq=False)
 class Stored(Node):
-    """A materialized target (a cache, or the view's rows) as it was before this refresh."""
+    """A materialized target (a cache, or the view's rows) as it was before this refresh.
+
+    `equal`: the equalities of the plan that it stores. By them a projection above knows its IDs: of the keys
+    x.k and y.k, equal in every row, SELECT y.k keeps one, which stands for both.
+    """
 
     target: str
     fields: tuple[Column, ...]
     key: tuple[str, ...]
     locates: bool = False
+    equal: tuple[frozenset[str], ...] = ()
+
+    @staticmethod
+    def of(target: str, plan: Node, locates: bool = False) -> Stored:
+        """The target that holds the rows of a plan."""
+        return Stored(target, plan.columns, plan.ids, locates, plan.equalities)
 
     def with_row(self) -> Stored:
         """With one more column where the engine can tell: ROW, where in the target a row is."""
@@ -49,6 +59,10 @@ class Stored(Node):
     @cached_property
     def ids(self) -> tuple[str, ...]:
         return self.key
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        return self.equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +112,21 @@ class SemiJoin(Binary):
     def columns(self) -> tuple[Column, ...]:
         return self.left.columns
 
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        return self.left.equalities
+
 
 @dataclass(frozen=True, eq=False)
 class Union(Node):
-    """The rows of all parts, which have the same columns; distinct where a row may be found twice."""
+    """The rows of all parts, which have the same columns; distinct where a row may be found twice.
+
+    `equal`: equalities that hold though the parts do not show them.
+    """
 
     parts: tuple[Node, ...]
     distinct: bool = False
+    equal: tuple[frozenset[str], ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -120,6 +142,10 @@ class Union(Node):
     @cached_property
     def ids(self) -> tuple[str, ...]:
         return self.parts[0].ids
+
+    @cached_property
+    def equalities(self) -> tuple[frozenset[str], ...]:
+        return self.equal
 
 
 @dataclass(frozen=True, eq=False)

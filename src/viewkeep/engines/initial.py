@@ -24,7 +24,7 @@ def fill_queries(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp
     for target in compiled.placement.targets:
         query = Renderer(names).query(_over(target.node, filled))
         yield target, query
-        filled[target.node] = Stored(target.name, target.node.columns, target.node.ids)
+        filled[target.node] = Stored.of(target.name, target.node)
 
 
 def fill_view(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp.Query]]:

@@ -70,7 +70,7 @@ class Instantiation:
         self.context = Context(
             present,
             targets=list(placement.targets),
-            stored={t.node: _stored(t, locates) for t in placement.targets},
+            stored={t.node: Stored.of(t.name, t.node, locates) for t in placement.targets},
             splits=locates,  # an engine that is embedded: there is no way to it that takes time
         )
 
@@ -134,7 +134,3 @@ def _is_present(diff: Diff, scan: Scan, kinds: frozenset[str]) -> bool:
     if diff.kind != "update":
         return diff.kind in kinds
     return any(f"update:{scan.base_name[c]}" in kinds for c in diff.changed)
-
-
-def _stored(target: Target, locates: bool) -> Stored:
-    return Stored(target.name, target.node.columns, target.node.ids, locates)

@@ -95,7 +95,7 @@ def stored_after(stored: Stored, changes: Ref) -> Node:
     Scripts compute everything before they apply anything, so this is how the state after is read.
     """
     kept = SemiJoin(stored, changes, tuple((i, i) for i in stored.ids), anti=True)
-    return Union((kept, rows_after(changes, stored.columns)))
+    return Union((kept, rows_after(changes, stored.columns)), equal=stored.equal)
 
 
 def by_kind(diffs: Sequence[Diff], kind: str) -> list[Diff]:

@@ -13,7 +13,7 @@ it fails, so that an error is Spark's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
@@ -224,7 +224,7 @@ class Nearby:
             query = log.resolved(layout, here.stored(fetched), here.stored(entries))
             fetched = f"{fetched} resolved"
             here.rows[fetched] = self._run(query, here.rows)
-        return _selected(Stored(fetched, stored.columns, stored.key), conditions)
+        return _selected(replace(stored, target=fetched, locates=False), conditions)
 
     def _stored(self, stored: Stored, conditions: list[Expr], columns: Sequence[Column], here: _Here) -> str:
         """Rows of a target, fetched from its files where these are known, with what was appended since."""

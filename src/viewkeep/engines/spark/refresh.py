@@ -320,7 +320,7 @@ class Refresher:
         target, node = apply.target.name, apply.target.node
         layout = run.layouts[target]
         if apply.changes is None and not layout.has_room_for(apply.diffs):
-            changes = expand(Stored(target, node.columns, node.ids), apply.diffs)
+            changes = expand(Stored.of(target, node), apply.diffs)
             ref = Ref(f"changes_{target}", changes.columns)
             self._compute(run, ref.name, changes, names)
             apply = replace(apply, changes=ref)
