@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from pathlib import Path
 
 import pytest
@@ -950,3 +950,28 @@ def test_a_limit_over_equal_keys_of_which_one_is_selected(strategy: str) -> None
             vk.sql(change)
             vk.refresh("v")
             assert vk.verify("v")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "values"),
+    [
+        (("DECIMAL(18,6)", "DECIMAL(5,1)"), ("60819499544.377000", "-6546.6")),
+        (("DECIMAL(18,9)", "INT"), ("123456789.123456789", "7")),
+        (("DECIMAL(5,2)", "INT"), ("-0.25", "2")),
+        (("DECIMAL(1,0)", "DECIMAL(38,10)"), ("-1", "3.0000000000")),
+        (("DECIMAL(10,0)", "DECIMAL(10,8)"), ("9999999999", "-99.99999999")),
+    ],
+)
+def test_quotients_of_decimals_that_fit_64_bits(kinds: tuple[str, str], values: tuple[str, str]) -> None:
+    """DuckDB multiplies two numbers that fit 64 bits to one that must fit them, too."""
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(f"CREATE TABLE q (k INT, x {kinds[0]}, y {kinds[1]}, PRIMARY KEY (k))")
+        vk.sql("CREATE MATERIALIZED VIEW v AS SELECT k, x / y AS q, AVG(x) OVER (PARTITION BY k) AS m FROM q")
+        vk.sql(f"INSERT INTO q VALUES (1, {values[0]}, {values[1]}), (2, {values[0]}, NULL)")
+        vk.refresh("v")
+        assert vk.verify("v")
+        (quotient, mean), (nothing, _) = vk.sql("SELECT q, m FROM v ORDER BY k").rows
+        unit = Decimal(1).scaleb(quotient.as_tuple().exponent)
+        exact = Context(prec=60).divide(*map(Decimal, values))
+        assert quotient == exact.quantize(unit, ROUND_HALF_UP, Context(prec=60))
+        assert (mean, nothing) == (Decimal(values[0]), None)
