@@ -3,9 +3,8 @@ one SELECT, so that a person can read the result."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -29,9 +28,7 @@ from viewkeep.algebra.nodes import (
     Join,
     Limit,
     MarkJoin,
-    Measure,
     Node,
-    Order,
     OuterJoin,
     Project,
     Scan,
@@ -54,6 +51,22 @@ from viewkeep.algebra.script_nodes import (
 )
 from viewkeep.algebra.types import BOOLEAN
 from viewkeep.idiff.net import NET_KIND
+from viewkeep.script.blocks import (
+    Block,
+    Source,
+    computes,
+    copied,
+    matches,
+    measured,
+    named,
+    numbers,
+    of,
+    ordered,
+    plain_where_not_null,
+    reading,
+    selected,
+    with_ties,
+)
 
 Sought = Collection[tuple[Scan, str]]
 
@@ -83,25 +96,6 @@ class Names(Protocol):
         """A target as it was before this refresh."""
 
 
-@dataclass
-class _Source:
-    relation: Expr
-    on: Expr | None = None
-    left: bool = False
-    full: bool = False
-
-
-@dataclass
-class _Block:
-    """One SELECT under construction: FROM, WHERE, and what each plan column is in its terms."""
-
-    sources: list[_Source]
-    columns: dict[str, Expr]
-    where: list[Expr] = field(default_factory=list)
-    is_restricted: bool = False
-    """Whether a semijoin restricts it: engines do not move that below a join, so it is a subquery there."""
-
-
 class Renderer:
     """Renders one statement; table aliases count up from t1.
 
@@ -129,15 +123,15 @@ class Renderer:
                 joined = exp.Union(this=joined, expression=part, distinct=node.distinct)
             if len(parts) == 1 and node.distinct:
                 source = self._wrapped(parts[0], node.columns)
-                return _select(source, node.columns).distinct(copy=False)
+                return selected(source, node.columns).distinct(copy=False)
             return joined
         if isinstance(node, Aggregate):
             return self._grouped(node)
         if isinstance(node, UnionAll):
             return self.query(_lined_up(node))
         if isinstance(node, Constant):
-            return _numbers(node)
-        return _select(self._block(node), node.columns)
+            return numbers(node)
+        return selected(self._block(node), node.columns)
 
     def _alias(self) -> str:
         # not what a column is called: in a subquery t1.x would be taken for a field of its column t1
@@ -146,7 +140,7 @@ class Renderer:
             if f"t{self._aliases}" not in (self._columns or ()):
                 return f"t{self._aliases}"
 
-    def _block(self, node: Node) -> _Block:
+    def _block(self, node: Node) -> Block:
         if is_bag(node):
             return self._block(numbered(node))
         if isinstance(node, Scan):
@@ -168,7 +162,7 @@ class Renderer:
         if isinstance(node, Project):
             block = self._block(node.input)
             block.columns = {i.name: substitute(i.expression, block.columns) for i in node.items}
-            return self._wrapped(_select(block, node.columns), node.columns) if node.apart else block
+            return self._wrapped(selected(block, node.columns), node.columns) if node.apart else block
         if isinstance(node, Join):
             return self._join(node)
         if isinstance(node, LeftJoin):
@@ -186,7 +180,7 @@ class Renderer:
         if isinstance(node, Empty):
             nulls = {c.name: exp.Cast(this=exp.Null(), to=c.type.sql()) for c in node.columns}
             one = self._leaf(exp.Subquery(this=exp.select(exp.alias_(exp.Literal.number(1), "x"))), [])
-            return _Block(one.sources, dict(nulls), [exp.false()])
+            return Block(one.sources, dict(nulls), [exp.false()])
         return self._wrapped(self.query(node), node.columns)
 
     def _kept_out(self, node: Select) -> Expr:
@@ -222,25 +216,25 @@ class Renderer:
                 terms = [_if_there(column(key), t.copy()) if t in others else t for t in terms]
         return conjunction(terms) or condition
 
-    def _leaf(self, relation: Expr, names: list[tuple[str, str]]) -> _Block:
+    def _leaf(self, relation: Expr, names: list[tuple[str, str]]) -> Block:
         return self._aliased(relation.copy(), names)
 
-    def _aliased(self, relation: Expr, names: list[tuple[str, str]]) -> _Block:
+    def _aliased(self, relation: Expr, names: list[tuple[str, str]]) -> Block:
         """A source of its own; the relation stands nowhere else."""
         alias = self._alias()
         relation.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
-        return _Block([_Source(relation)], {n: _of(alias, base) for n, base in names})
+        return Block([Source(relation)], {n: of(alias, base) for n, base in names})
 
-    def _without_literals(self, block: _Block, node: Node, names: Sequence[str]) -> _Block:
+    def _without_literals(self, block: Block, node: Node, names: Sequence[str]) -> Block:
         """GROUP BY 2 and ORDER BY 2 would mean the second output: such columns get a name first."""
         if not any(isinstance(block.columns[n].unnest(), exp.Literal) for n in names):
             return block
-        return self._wrapped(_select(block, node.columns), node.columns)
+        return self._wrapped(selected(block, node.columns), node.columns)
 
-    def _wrapped(self, query: exp.Query, columns: tuple[Column, ...]) -> _Block:
+    def _wrapped(self, query: exp.Query, columns: tuple[Column, ...]) -> Block:
         return self._aliased(exp.Subquery(this=query), [(c.name, c.name) for c in columns])
 
-    def _base_diff(self, node: BaseDiff) -> _Block:
+    def _base_diff(self, node: BaseDiff) -> Block:
         """The rows of the table's net changes that are this diff's; see idiff/net.py for their form."""
         scan = node.scan
         names = []
@@ -251,14 +245,14 @@ class Renderer:
                 names.append((pre_name(c.name), pre_name(base)))
         block = self._leaf(self._names.net(scan.table), names)
         alias = block.sources[0].relation.alias
-        kind = exp.EQ(this=_of(alias, NET_KIND), expression=exp.Literal.string(node.kind))
+        kind = exp.EQ(this=of(alias, NET_KIND), expression=exp.Literal.string(node.kind))
         block.where.append(kind)
         if node.changed:
-            moved = (differs(_of(alias, b), _of(alias, pre_name(b))) for b in node.changed)
+            moved = (differs(of(alias, b), of(alias, pre_name(b))) for b in node.changed)
             block.where.append(disjunction(moved))
         return block
 
-    def _images(self, node: Images) -> _Block:
+    def _images(self, node: Images) -> Block:
         """Both states of the rows of the table's net changes."""
         scan = node.scan
         made = self._names.images(scan.table)
@@ -272,107 +266,107 @@ class Renderer:
             ]
             block = self._leaf(self._names.net(scan.table), names)
             alias = block.sources[0].relation.alias
-            there = exp.NEQ(this=_of(alias, NET_KIND), expression=exp.Literal.string(absent))
+            there = exp.NEQ(this=of(alias, NET_KIND), expression=exp.Literal.string(absent))
             block.where.append(there)
             one: Expr = exp.Literal.number(1)
             value = exp.Cast(this=one if sign > 0 else exp.Neg(this=one), to=SIGN.type.sql())
             block.columns = {**block.columns, SIGN.name: value}
-            states.append(_select(block, node.columns))
+            states.append(selected(block, node.columns))
         return self._wrapped(exp.Union(this=states[0], expression=states[1], distinct=False), node.columns)
 
-    def _join(self, node: Join) -> _Block:
+    def _join(self, node: Join) -> Block:
         left = self._block(node.left)
         right = self._block(node.right)
         if left.is_restricted:
-            left = self._wrapped(_select(left, node.left.columns), node.left.columns)
+            left = self._wrapped(selected(left, node.left.columns), node.left.columns)
         if len(right.sources) > 1 or right.is_restricted:
-            right = self._wrapped(_select(right, node.right.columns), node.right.columns)
+            right = self._wrapped(selected(right, node.right.columns), node.right.columns)
         columns = {**left.columns, **right.columns}
         condition = node.condition
         if condition is not None:
-            condition = self._by_one_column(_plain_where_not_null(condition, node), node)
+            condition = self._by_one_column(plain_where_not_null(condition, node), node)
         on = substitute(condition, columns) if condition is not None else None
-        source = _Source(right.sources[0].relation, on if on is not None else exp.true())
-        return _Block([*left.sources, source], columns, left.where + right.where)
+        source = Source(right.sources[0].relation, on if on is not None else exp.true())
+        return Block([*left.sources, source], columns, left.where + right.where)
 
-    def _left_join(self, node: LeftJoin) -> _Block:
+    def _left_join(self, node: LeftJoin) -> Block:
         left = self._block(node.left)
         right = self._block(node.right)
-        if len(right.sources) > 1 or right.where or _computes(right):
-            right = self._wrapped(_select(right, node.right.columns), node.right.columns)
-        terms = _matches(node, left.columns, right.columns)
+        if len(right.sources) > 1 or right.where or computes(right):
+            right = self._wrapped(selected(right, node.right.columns), node.right.columns)
+        terms = matches(node, left.columns, right.columns)
         on = conjunction(terms)
-        source = _Source(right.sources[0].relation, on if on is not None else exp.true(), left=True)
-        return _Block([*left.sources, source], {**left.columns, **right.columns}, left.where)
+        source = Source(right.sources[0].relation, on if on is not None else exp.true(), left=True)
+        return Block([*left.sources, source], {**left.columns, **right.columns}, left.where)
 
-    def _outer_join(self, node: OuterJoin) -> _Block:
+    def _outer_join(self, node: OuterJoin) -> Block:
         if node.full and not self._names.full_joins:
             return self._wrapped(self.query(_in_two_parts(node)), node.columns)
         left, right = self._block(node.left), self._block(node.right)
-        if node.full and (left.where or _computes(left)):
-            left = self._wrapped(_select(left, node.left.columns), node.left.columns)
+        if node.full and (left.where or computes(left)):
+            left = self._wrapped(selected(left, node.left.columns), node.left.columns)
         # a value computed from nothing must be null where there is no partner: 1 AS x is not, if inlined
-        if len(right.sources) > 1 or right.where or _computes(right):
-            right = self._wrapped(_select(right, node.right.columns), node.right.columns)
+        if len(right.sources) > 1 or right.where or computes(right):
+            right = self._wrapped(selected(right, node.right.columns), node.right.columns)
         columns = {**left.columns, **right.columns}
         on = substitute(node.condition, columns) if node.condition is not None else exp.true()
-        source = _Source(right.sources[0].relation, on, left=True, full=node.full)
-        return _Block([*left.sources, source], columns, left.where)
+        source = Source(right.sources[0].relation, on, left=True, full=node.full)
+        return Block([*left.sources, source], columns, left.where)
 
-    def _mark_join(self, node: MarkJoin) -> _Block:
+    def _mark_join(self, node: MarkJoin) -> Block:
         block, inner = self._block(node.left), self._block(node.right)
         if (
             block.is_restricted
         ):  # in one SELECT, DuckDB asks for the mark of rows that the restriction leaves out
-            block = self._wrapped(_select(block, node.left.columns), node.left.columns)
+            block = self._wrapped(selected(block, node.left.columns), node.left.columns)
             block.is_restricted = True
         if node.condition is not None:
             inner.where.append(substitute(node.condition, {**block.columns, **inner.columns}))
-        found = exp.Exists(this=_from(exp.Select(expressions=[exp.Literal.number(1)]), inner))
+        found = exp.Exists(this=reading(exp.Select(expressions=[exp.Literal.number(1)]), inner))
         block.columns = {**block.columns, node.mark.name: found}
         return block
 
-    def _window(self, node: Window) -> _Block:
+    def _window(self, node: Window) -> Block:
         sorts = [o.column for o in node.order]
         block = self._without_literals(self._block(node.input), node.input, [*node.partition, *sorts])
-        order = _with_ties(node.order, node.input.ids) if node.ties else node.order
+        order = with_ties(node.order, node.input.ids) if node.ties else node.order
         over = {
             "partition_by": [block.columns[p].copy() for p in node.partition],
-            "order": exp.Order(expressions=_ordered(order, block.columns)) if order else None,
+            "order": exp.Order(expressions=ordered(order, block.columns)) if order else None,
             "spec": node.frame.copy() if node.frame is not None else None,
         }
         made: dict[str, Expr] = {}
         for item in node.items:
-            call = exp.Window(this=substitute(item.expression, block.columns), over="OVER", **_copied(over))
+            call = exp.Window(this=substitute(item.expression, block.columns), over="OVER", **copied(over))
             made[item.name] = exp.Cast(this=call, to=item.column.type.sql())
         block.columns = {**block.columns, **made}
-        return self._wrapped(_select(block, node.columns), node.columns)
+        return self._wrapped(selected(block, node.columns), node.columns)
 
-    def _limit(self, node: Limit) -> _Block:
+    def _limit(self, node: Limit) -> Block:
         sorts = [o.column for o in node.order]
         block = self._without_literals(self._block(node.input), node.input, sorts)
-        query = _select(block, node.columns)
-        query = query.order_by(*_ordered(_with_ties(node.order, node.ids), block.columns), copy=False)
+        query = selected(block, node.columns)
+        query = query.order_by(*ordered(with_ties(node.order, node.ids), block.columns), copy=False)
         if node.limit is not None:
             query = query.limit(node.limit, copy=False)
         if node.offset:
             query = query.offset(node.offset, copy=False)
         return self._wrapped(query, node.columns)
 
-    def _semijoin(self, node: SemiJoin) -> _Block:
+    def _semijoin(self, node: SemiJoin) -> Block:
         block = self._block(node.left)
         inner = self._block(node.right)
-        inner.where += _matches(node, block.columns, inner.columns)
-        found: Expr = exp.Exists(this=_from(exp.Select(expressions=[exp.Literal.number(1)]), inner))
+        inner.where += matches(node, block.columns, inner.columns)
+        found: Expr = exp.Exists(this=reading(exp.Select(expressions=[exp.Literal.number(1)]), inner))
         block.where.append(exp.Not(this=found) if node.anti else found)
         block.is_restricted = block.is_restricted or not node.anti
         return block
 
     def _grouped(self, node: Aggregate) -> exp.Select:
         block = self._without_literals(self._block(node.input), node.input, node.keys)
-        outputs = [_named(block.columns[k].copy(), k) for k in node.keys]
-        outputs += [_named(measured(m, block.columns), m.name) for m in node.measures]
-        query = _from(exp.Select(expressions=outputs), block)
+        outputs = [named(block.columns[k].copy(), k) for k in node.keys]
+        outputs += [named(measured(m, block.columns), m.name) for m in node.measures]
+        query = reading(exp.Select(expressions=outputs), block)
         keys = [block.columns[k].copy() for k in node.keys]
         return query.group_by(*keys, copy=False) if keys else query
 
@@ -420,127 +414,3 @@ def _in_two_parts(node: OuterJoin) -> Union:
     left = (Item(node.by_name[c.name], exp.Cast(this=exp.Null(), to=c.type.sql())) for c in node.left.columns)
     right = (Item(node.by_name[c.name], column(c.name)) for c in node.right.columns)
     return Union((OuterJoin(node.left, node.right, node.condition), Project(alone, (*left, *right))))
-
-
-def _numbers(node: Constant) -> exp.Query:
-    rows: list[exp.Query] = [
-        exp.select(
-            exp.alias_(
-                exp.Cast(this=exp.Literal.number(n), to=node.column.type.sql()), node.column.name, quoted=True
-            )
-        )
-        for n in node.numbers
-    ]
-    joined = rows[0]
-    for row in rows[1:]:
-        joined = exp.Union(this=joined, expression=row, distinct=False)
-    return joined
-
-
-def _computes(block: _Block) -> bool:
-    return any(not isinstance(e, exp.Column) for e in block.columns.values())
-
-
-def _ordered(order: Sequence[Order], columns: Mapping[str, Expr]) -> list[Expr]:
-    # where nulls go is always written: engines disagree on what goes without saying
-    return [
-        exp.Ordered(this=columns[o.column].copy(), desc=o.descending, nulls_first=o.nulls_first)
-        for o in order
-    ]
-
-
-def _with_ties(order: Sequence[Order], ids: Sequence[str]) -> tuple[Order, ...]:
-    named = {o.column for o in order}
-    return (*order, *(Order(i) for i in ids if i not in named))
-
-
-def _copied(parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        k: [e.copy() for e in v] if isinstance(v, list) else (v.copy() if v is not None else None)
-        for k, v in parts.items()
-    }
-
-
-def measured(measure: Measure, columns: dict[str, Expr]) -> Expr:
-    """The aggregate function that computes a measure from its rows."""
-    if measure.call is not None:
-        return substitute(measure.call, columns)
-    if measure.function == "rows" or measure.argument is None:
-        return exp.Count(this=exp.Star())
-    value: Expr = columns[measure.argument].copy()
-    if measure.function == "count":
-        return exp.Count(this=value)
-    if measure.function in ("min", "max") and measure.column.type == BOOLEAN:  # not every engine orders them
-        return exp.LogicalAnd(this=value) if measure.function == "min" else exp.LogicalOr(this=value)
-    if measure.function in ("min", "max"):
-        return exp.Min(this=value) if measure.function == "min" else exp.Max(this=value)
-    if measure.function in ("mass", "magnitude"):
-        value = exp.Abs(this=exp.Cast(this=value, to=measure.column.type.sql()))
-    total = exp.Coalesce(this=exp.Sum(this=value), expressions=[exp.Literal.number(0)])
-    return exp.Cast(this=total, to=measure.column.type.sql())
-
-
-def _of(alias: str, name: str) -> exp.Column:
-    return exp.Column(this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias))
-
-
-def _named(value: Expr, name: str) -> exp.Alias:
-    return exp.Alias(this=value, alias=exp.to_identifier(name, quoted=True))
-
-
-def _select(block: _Block, columns: tuple[Column, ...]) -> exp.Select:
-    outputs = [_named(block.columns[c.name].copy(), c.name) for c in columns]
-    if not outputs:  # a diff over a node without IDs: that it has a row is all it says
-        outputs = [_named(exp.Literal.number(1), "one")]
-    return _from(exp.Select(expressions=outputs), block)
-
-
-def _from(query: exp.Select, block: _Block) -> exp.Select:
-    query.set("from_", exp.From(this=block.sources[0].relation))
-    for source in block.sources[1:]:
-        always = isinstance(source.on, exp.Boolean)
-        join = exp.Join(this=source.relation)
-        if source.left:
-            join.set("side", "FULL" if source.full else "LEFT")
-        elif always:
-            join.set("kind", "CROSS")
-        if source.left or not always:
-            join.set("on", source.on)
-        query.append("joins", join)
-    if block.where:
-        query.set("where", exp.Where(this=_all_of(block.where)))
-    return query
-
-
-def _all_of(terms: Sequence[Expr]) -> Expr:
-    """All terms joined by AND; the terms stand nowhere else, so they need no copy."""
-    wrapped = [exp.Paren(this=term) if isinstance(term, exp.Or) else term for term in terms]
-    joined = wrapped[0]
-    for term in wrapped[1:]:
-        joined = exp.And(this=joined, expression=term)
-    return joined
-
-
-def _matches(node: SemiJoin | LeftJoin, left: dict[str, Expr], right: dict[str, Expr]) -> list[Expr]:
-    """Equality of the paired columns, null-safe where both may be null: engines hash `=` best."""
-    terms: list[Expr] = []
-    for a, b in node.on:
-        nullable = node.left.by_name[a].nullable and node.right.by_name[b].nullable
-        kind = exp.NullSafeEQ if nullable else exp.EQ
-        terms.append(kind(this=left[a].copy(), expression=right[b].copy()))
-    return terms
-
-
-def _plain_where_not_null(condition: Expr, node: Join) -> Expr:
-    """Null-safe equalities of columns of which one is never null, as plain ones."""
-
-    def relax(part: Expr) -> Expr:
-        if isinstance(part, exp.NullSafeEQ):
-            sides = [part.this, part.expression]
-            if all(isinstance(s, exp.Column) for s in sides) and not all(
-                node.by_name[s.name].nullable for s in sides
-            ):
-                return exp.EQ(this=part.this, expression=part.expression)
-        return part
-
-    return condition.transform(relax)  # of a copy
