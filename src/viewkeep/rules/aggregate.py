@@ -30,7 +30,7 @@ from viewkeep.idiff.changes import KIND_COLUMN, KINDS, diffs_of, literal, rows_a
 from viewkeep.idiff.diff import Diff
 from viewkeep.rules import images
 from viewkeep.rules.compare import as_pre
-from viewkeep.rules.context import Context, by_kind
+from viewkeep.rules.context import Context
 from viewkeep.rules.join import whole_rows
 from viewkeep.rules.overlay import store, union_rows
 
@@ -72,13 +72,8 @@ def signed_by_diffs(node: Aggregate, diffs: Sequence[Diff], ctx: Context) -> Nod
         old, new = [rows_before(changes, needed, below.ids)], [rows_after(changes, needed)]
         return _signed(old, new)
     names = [c.name for c in needed]
-    if all(_tells_all(d, below, names) for d in diffs):  # SumDeltasFromDiffsAlone
-        old = [whole_rows(passing(below, names), d, "pre") for d in diffs if d.kind != "insert"]
-        new = [whole_rows(passing(below, names), d, "post") for d in diffs if d.kind != "delete"]
-    else:  # SumDeltasFromRowsLookedUp
-        old = [_looked_up(below, "pre", d, names, ctx) for d in diffs if d.kind != "insert"]
-        new = [_looked_up(below, "post", d, names, ctx) for d in by_kind(diffs, "update")]
-        new += [passing(d.query, names) for d in by_kind(diffs, "insert")]
+    old = [_rows(below, "pre", d, names, ctx) for d in diffs if d.kind != "insert"]
+    new = [_rows(below, "post", d, names, ctx) for d in diffs if d.kind != "delete"]
     return _signed(old, new)
 
 
@@ -87,12 +82,15 @@ def _signed(old: Sequence[Node], new: Sequence[Node]) -> Node:
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
 
-def _tells_all(diff: Diff, below: Node, names: Sequence[str]) -> bool:
-    """A diff that names single rows, all of them there, and knows what the groups need of them."""
-    return diff.exact and set(diff.ids) == set(below.ids) and diff.knows(names)
-
-
-def _looked_up(below: Node, state: str, diff: Diff, names: Sequence[str], ctx: Context) -> Node:
+def _rows(below: Node, state: str, diff: Diff, names: Sequence[str], ctx: Context) -> Node:
+    """The rows that a diff takes away or replaces, or (`post`) brings or leaves. SumDeltasFromDiffsAlone: it
+    names single rows, all of them there, and knows what the groups need of them. SumDeltasFromRowsLookedUp:
+    it may name none, or many, as the price of a part does. A row that two diffs name is the same from both,
+    and counts once."""
+    if diff.exact and set(diff.ids) == set(below.ids) and diff.knows(names):
+        return whole_rows(passing(below, names), diff, state)
+    if diff.kind == "insert":
+        return passing(diff.query, names)
     rows = ctx.state(below, "pre" if state == "pre" else "post")
     return passing(SemiJoin(rows, diff.query, tuple((i, i) for i in diff.ids)), names)
 
