@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from tests.helpers import bound, table
 from viewkeep.algebra.nodes import Node, Scan, walk
+from viewkeep.algebra.script_nodes import SemiJoin
 from viewkeep.frontend.normalize import normalize
 from viewkeep.script.render import Renderer
 
@@ -59,3 +60,32 @@ def test_of_several_equal_columns_one_finds_the_rows(sought: str, found: str, co
     assert f"CASE WHEN NOT t2.k IS NULL THEN t1.{compared} = t2.{compared} END" in made
     assert made.count("CASE") == 1
     assert f"t1.{found} = t2.{found}" in made.replace(f"THEN t1.{compared} = t2.{compared}", "")
+
+
+def restricted(on: tuple[tuple[str, str], ...], *sought: str, anti: bool = False) -> str:
+    """The rows of s that rows of r name, by some columns."""
+    plans = [normalize(bound(f"SELECT * FROM {name}", [R, S]).plan) for name in "sr"]
+    s, r = (next(n for n in walk(plan) if isinstance(n, Scan)) for plan in plans)
+    node = SemiJoin(s, r, tuple((f"s_{a}", f"r_{b}") for a, b in on), anti=anti)
+    return (
+        Renderer(Names(), [(s, f"s_{name}") for name in sought])
+        .query(node)
+        .sql(dialect="duckdb")
+        .replace('"', "")
+    )
+
+
+def test_rows_named_by_several_columns_are_joined_where_one_of_them_finds_them() -> None:
+    on = (("k", "a"), ("a", "k"))
+    assert "EXISTS" in restricted(on)
+    made = restricted(on, "k")
+    assert "EXISTS" not in made
+    assert "SELECT DISTINCT" in made  # a row that is named twice is there once
+    on_one = "JOIN s AS t4 ON t4.k = t3.named:r_a AND CASE WHEN NOT t4.k IS NULL THEN t4.a = t3.named:r_k END"
+    assert made.endswith(on_one)
+
+
+def test_rows_named_by_one_column_or_by_others_stay_named_by_exists() -> None:
+    assert "EXISTS" in restricted((("k", "k"),), "k")
+    assert "EXISTS" in restricted((("k", "k"), ("a", "a")), "b")
+    assert "NOT EXISTS" in restricted((("k", "k"), ("a", "a")), "k", anti=True)

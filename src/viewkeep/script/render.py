@@ -18,6 +18,7 @@ from viewkeep.algebra.expressions import (
     differs,
     disjunction,
     pre_name,
+    same,
     substitute,
 )
 from viewkeep.algebra.nodes import (
@@ -35,6 +36,7 @@ from viewkeep.algebra.nodes import (
     Select,
     UnionAll,
     Window,
+    passing,
     walk,
 )
 from viewkeep.algebra.script_nodes import (
@@ -354,6 +356,8 @@ class Renderer:
         return self._wrapped(query, node.columns)
 
     def _semijoin(self, node: SemiJoin) -> Block:
+        if self._seeks_by_several(node):
+            return self._block(_as_join(node))
         block = self._block(node.left)
         inner = self._block(node.right)
         inner.where += matches(node, block.columns, inner.columns)
@@ -362,6 +366,16 @@ class Renderer:
         block.is_restricted = block.is_restricted or not node.anti
         return block
 
+    def _seeks_by_several(self, node: SemiJoin) -> bool:
+        """Whether a sought scan is restricted by columns beside the one that has the index. An engine may
+        filter the scan by all columns that EXISTS equates, and then read it whole: 28 milliseconds on DuckDB
+        for 300 of 6 million rows. A join can keep some out of the scan (`_by_one_column`): 4 milliseconds."""
+        scan = node.left
+        while isinstance(scan, Select):
+            scan = scan.input
+        named = {a for a, _ in node.on}
+        return not node.anti and len(named) > 1 and not named.isdisjoint(self._sought.get(id(scan), ()))
+
     def _grouped(self, node: Aggregate) -> exp.Select:
         block = self._without_literals(self._block(node.input), node.input, node.keys)
         outputs = [named(block.columns[k].copy(), k) for k in node.keys]
@@ -369,6 +383,17 @@ class Renderer:
         query = reading(exp.Select(expressions=outputs), block)
         keys = [block.columns[k].copy() for k in node.keys]
         return query.group_by(*keys, copy=False) if keys else query
+
+
+def _as_join(node: SemiJoin) -> Project:
+    """A semijoin as a join with what it names, each once."""
+    found = {
+        b: Column(f"named:{b}", node.right.by_name[b].type, node.right.by_name[b].nullable)
+        for _, b in node.on
+    }
+    names = Union((Project(node.right, tuple(Item(c, column(b)) for b, c in found.items())),), distinct=True)
+    condition = conjunction(same(column(a), column(found[b].name)) for a, b in node.on)
+    return passing(Join(names, node.left, condition), node.left.names)
 
 
 def _is_there(key: str, node: Node) -> bool:
