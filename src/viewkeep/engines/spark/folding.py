@@ -21,8 +21,8 @@ from viewkeep.engines.spark.filling import in_order
 from viewkeep.idiff import log
 from viewkeep.store import delta
 
-# Seconds: once, for each row of the target, and for each entry what a MERGE takes more than writing does. What
-# counts is the difference: over 1 million rows it was found to be as large as this says.
+# Seconds: once, for each row of the target, and for each entry what a MERGE takes more than writing does.
+# Their difference was measured over 1 million rows, in proportion; how they grow with the rows is assumed.
 MERGING, MERGING_ROW, MERGING_ENTRY = 5.0, 1e-6, 1e-4
 WRITING, WRITING_ROW = 1.0, 2e-6
 # Rows that are looked for by a column are stored in its order, and those of caches in small pages: Parquet
