@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,8 @@ import pytest
 from sqlglot import exp
 
 import viewkeep
-from viewkeep.engines.spark import counters, files, nearby, refresh
+from viewkeep.engines.spark import counters, files, folding, nearby, refresh
+from viewkeep.store import delta
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -88,10 +90,53 @@ def test_rows_that_a_vector_deletes_are_left_to_delta(
     vk: viewkeep.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert all(refreshed(vk, monkeypatch, "DELETE FROM used WHERE did = 2", PRICES))
-    vk.optimize("cost")  # what waited for rows of files is folded into them
+    monkeypatch.setattr(folding, "MERGING", 0.0)
+    vk.optimize("cost")  # what waited for rows of files is merged into them
     assert not any(refreshed(vk, monkeypatch, "INSERT INTO used VALUES (2, 1, 1)", PRICES))
     vk.refresh("cost", full=True)
     assert all(refreshed(vk, monkeypatch, PRICES))
+
+
+def test_rows_that_were_written_anew_are_looked_up_in_files(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As entries of several refreshes leave them, when these are folded in; and what is appended since."""
+    random = Random("anew")
+    for number in range(4):
+        changes = (
+            f"UPDATE parts SET price = price + {number} WHERE pid = {random.randint(1, 3)}",
+            f"DELETE FROM used WHERE did = {random.randint(1, 3)}",
+            f"MERGE INTO used t USING (SELECT {random.randint(1, 4)} AS did, {random.randint(1, 3)} AS pid) s "
+            "ON t.did = s.did AND t.pid = s.pid WHEN MATCHED THEN UPDATE SET n = n + 1 "
+            f"WHEN NOT MATCHED THEN INSERT (did, pid, n) VALUES (s.did, s.pid, {number})",
+        )
+        assert all(refreshed(vk, monkeypatch, PRICES, *random.sample(changes, 2)))
+        if number % 2:
+            vk.optimize("cost")
+            assert vk.verify("cost")
+    vectors = [
+        row.operation
+        for (name,) in spark.sql("SHOW TABLES IN viewkeep").select("tableName").collect()
+        for row in spark.sql(f"DESCRIBE HISTORY viewkeep.`{name}`").collect()
+    ]
+    assert "MERGE" not in vectors
+
+
+def test_a_part_that_was_overwritten_does_not_make_files_plain(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows that a vector deletes in other files would come back."""
+    spark.sql("CREATE TABLE viewkeep.some__rows (a INT) USING delta "
+              "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')").collect()  # fmt: skip
+    try:
+        spark.sql("INSERT INTO viewkeep.some__rows SELECT id FROM RANGE(0, 10, 1, 1)").collect()
+        spark.sql("DELETE FROM viewkeep.some__rows WHERE a = 3").collect()
+        spark.sql("INSERT INTO viewkeep.some__rows REPLACE WHERE a = 20 VALUES (20)").collect()
+        assert not delta.has_plain_files(spark, "some", "rows", 3)
+        spark.sql("INSERT OVERWRITE viewkeep.some__rows VALUES (1)").collect()
+        assert delta.has_plain_files(spark, "some", "rows", 4)
+    finally:
+        spark.sql("DROP TABLE viewkeep.some__rows").collect()
 
 
 def test_many_rows_that_were_appended_are_listed_with_the_others(

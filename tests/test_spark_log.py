@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 
 import viewkeep
-from viewkeep.engines.spark import relations, waiting
+from viewkeep.engines.spark import folding, nearby, relations, waiting
 from viewkeep.engines.spark.engine import SparkEngine
 from viewkeep.idiff.log import Layout
+from viewkeep.store import delta
 
 from .helpers import Crash, crash_at
 from .oracle.harness import bag
@@ -36,6 +38,27 @@ VIEWS = {
     "total": "SELECT SUM(n) AS s, COUNT(*) AS c FROM used",
     "ranked": "SELECT pid, did, RANK() OVER (PARTITION BY pid ORDER BY n DESC) AS r FROM used",
 }
+
+
+Way = Callable[[pytest.MonkeyPatch], None]
+
+
+def merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries are folded in by a MERGE."""
+    monkeypatch.setattr(waiting, "writing_takes", lambda rows: 1.0)
+    monkeypatch.setattr(waiting, "merging_takes", lambda rows, entries: 0.0)
+
+
+def written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries are folded in by writing all rows anew."""
+    monkeypatch.setattr(waiting, "writing_takes", lambda rows: 0.0)
+    monkeypatch.setattr(waiting, "merging_takes", lambda rows, entries: 1.0)
+
+
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every change is wide, and nothing is computed nearby."""
+    monkeypatch.setattr(relations, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(nearby.Nearby, "answer", lambda self, *given: None)
 
 
 def rows(spark: Any, query: str) -> Any:
@@ -82,8 +105,9 @@ def entries(spark: Any, view: str) -> int:
     )
 
 
+@pytest.mark.parametrize("way", [merged, written_anew])
 def test_views_are_read_through_waiting_diffs_and_folded_at_random_moments(
-    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch, way: Way
 ) -> None:
     """Also by a session that has to read what waits, and where nothing fits the known shapes."""
     random = Random("log")
@@ -93,15 +117,16 @@ def test_views_are_read_through_waiting_diffs_and_folded_at_random_moments(
             spark.sql(statement).collect()
         if number == 3:
             monkeypatch.setattr(Layout, "has_room_for", lambda self, diffs: False)
-        if number == 4:  # every change is wide
-            monkeypatch.setattr(relations, "LOCAL_ROWS", 0)
+        if number == 4:
+            wide(monkeypatch)
+        way(monkeypatch)
         one = viewkeep.connect(spark) if number % 2 == 0 else vk
         done = one.refresh()
         assert {r.strategy for r in done} <= {"id", "groups", "none"}
-        monkeypatch.undo()
         for view in random.sample(list(VIEWS), 1):
             one.sql(f"OPTIMIZE MATERIALIZED VIEW {view}")
             assert entries(spark, view) == 0
+        monkeypatch.undo()
         check(spark, f"after batch {number}")
     assert all(vk.verify(view) for view in ("spj", "ranked"))
 
@@ -129,7 +154,8 @@ def test_a_small_diff_is_stored_as_it_is_and_no_row_is_looked_for(
 def test_a_refresh_folds_when_reading_has_cost_as_much(
     vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "FOLDING", 2 * waiting.READING)
+    monkeypatch.setattr(waiting, "WRITING", 2 * waiting.READING)
+    monkeypatch.setattr(folding, "WRITING", 2 * waiting.READING)
     create(vk, "spj")
     waited = []
     for price in (1, 2, 3):
@@ -142,13 +168,15 @@ def test_a_refresh_folds_when_reading_has_cost_as_much(
     assert 0 in waited
 
 
+@pytest.mark.parametrize("way", [merged, written_anew])
 def test_a_crash_while_folding_leaves_the_view_as_it_is(
-    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch, way: Way
 ) -> None:
     """Here with commits as in a warehouse that one process holds: one session after the other."""
     monkeypatch.setattr(SparkEngine, "is_alone", lambda self: True)
-    monkeypatch.setattr(waiting, "FOLDING", 0.0)
-    monkeypatch.setattr(waiting, "FOLDING_ROW", 0.0)
+    way(monkeypatch)
+    monkeypatch.setattr(waiting, "WRITING", 0.0)
+    monkeypatch.setattr(waiting.WaitingDiffs, "_price", lambda *target: 0.0)
     create(vk, "cost")
     step, survived = 0, False
     while not survived:
@@ -165,6 +193,120 @@ def test_a_crash_while_folding_leaves_the_view_as_it_is(
         again.refresh("cost")
         check(spark, f"after a crash at step {step}", "cost")
     assert step == 3, "two tables are folded"
+
+
+OPERATIONS = {"merged": "MERGE", "written_anew": "WRITE"}
+
+
+def commits(spark: Any, view: str, target: str = "rows") -> list[Any]:
+    """Newest first."""
+    table = f"viewkeep.{view}__{target}"
+    return list(spark.sql(f"DESCRIBE HISTORY {table}").collect())
+
+
+@pytest.mark.parametrize("way", [merged, written_anew])
+def test_rows_that_come_after_folding_have_their_diffs(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    """Rows that were there when diffs were folded in, and one that came back since."""
+    way(monkeypatch)
+    create(vk, "spj")
+    was = spark.sql("SHOW TBLPROPERTIES viewkeep.spj__rows").collect()
+    for number, other in enumerate(("DELETE FROM used WHERE did = 2", "INSERT INTO used VALUES (2, 1, 5)")):
+        spark.sql(f"UPDATE parts SET price = {number} WHERE pid = 1").collect()
+        spark.sql(other).collect()
+        vk.refresh()
+        assert entries(spark, "spj")
+        check(spark, f"with diffs of refresh {number} waiting", "spj")
+        vk.optimize("spj")
+        assert entries(spark, "spj") == 0
+        made = next(c.operation for c in commits(spark, "spj") if c.operation != "OPTIMIZE")
+        assert made == OPERATIONS[way.__name__]
+        check(spark, f"with diffs of refresh {number} folded in", "spj")
+    assert spark.sql("SHOW TBLPROPERTIES viewkeep.spj__rows").collect() == was
+    assert vk.verify("spj")
+
+
+@pytest.mark.parametrize("way", [merged, written_anew])
+def test_a_wide_change_tells_how_it_was_made_and_how_many_rows_changed(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    """Diffs that waited reach rows too, which changed before."""
+    create(vk, "spj", "cost")
+    spark.sql("UPDATE parts SET price = 99 WHERE pid = 1").collect()
+    spark.sql("UPDATE devices SET owner = 'w' WHERE did = 2").collect()
+    assert {done.view: done.rows_changed for done in vk.refresh()} == {"spj": 2, "cost": 2}
+    way(monkeypatch)
+    wide(monkeypatch)
+    spark.sql("UPDATE parts SET price = 98 WHERE pid IN (2, 3)").collect()
+    spark.sql("DELETE FROM used WHERE did = 2").collect()
+    spark.sql("INSERT INTO used VALUES (4, 1, 1), (3, 1, 1)").collect()
+    done = {done.view: done for done in vk.refresh()}
+    words = "merged into the rows" if way is merged else "all rows were written anew"
+    for told in done.values():
+        assert told.reason.endswith(f"; {words}, since the change is wide")
+    check(spark, "after a wide change", "spj", "cost")
+    assert (entries(spark, "spj"), entries(spark, "cost")) == (0, 0)
+    # prices of (1, 2) and (3, 3), (2, 1) is gone, (3, 1) came; 4 is no device
+    assert done["spj"].rows_changed == 4
+    # the costs of 1 and 3, that of 2 is gone, that of 4 came
+    assert done["cost"].rows_changed == 4
+    assert commits(spark, "spj")[0].operation == OPERATIONS[way.__name__]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+@pytest.mark.parametrize("way", [merged, written_anew])
+def test_others_that_write_while_diffs_are_folded_in_are_told(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch, way: Way, is_alone: bool
+) -> None:
+    """What they wrote is not lost, and the view does not pass for up to date."""
+    monkeypatch.setattr(SparkEngine, "is_alone", lambda self: is_alone)
+    way(monkeypatch)
+    create(vk, "spj")
+    spark.sql("UPDATE parts SET price = 99 WHERE pid = 1").collect()
+    vk.refresh("spj")
+    real = delta.commit
+
+    def later(*given: Any, **named: Any) -> int:
+        spark.sql("UPDATE viewkeep.spj__rows SET price = 0 WHERE did = 1").collect()
+        return real(*given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "commit", later)
+        with pytest.raises(viewkeep.ViewkeepError) as problem:
+            vk.optimize("spj")
+    assert problem.value.code == "base_table_changed"
+    assert commits(spark, "spj")[0].operation == "RESTORE"
+    assert spark.sql("SELECT COUNT(*) FROM viewkeep.spj__rows WHERE price = 0").collect()[0][0]
+    vk.refresh("spj", full=True)
+    check(spark, "repaired", "spj")
+
+
+@pytest.mark.parametrize("way", [merged, written_anew])
+def test_of_two_that_fold_the_second_does_nothing(
+    vk: viewkeep.Connection, spark: Any, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    way(monkeypatch)
+    create(vk, "spj")
+    spark.sql("UPDATE parts SET price = 99 WHERE pid = 1").collect()
+    vk.refresh("spj")
+    other = viewkeep.connect(spark)
+
+    def meanwhile(message: str) -> None:
+        if message.startswith("folding"):
+            other.optimize("spj")
+            spark.sql("UPDATE parts SET price = 98 WHERE pid = 1").collect()
+            other.refresh("spj")
+
+    vk.progress = meanwhile
+    with pytest.raises(viewkeep.ViewkeepError) as problem:
+        vk.optimize("spj")
+    vk.progress = lambda _: None
+    assert problem.value.code == "concurrent_refresh"
+    check(spark, "after two have folded", "spj")
+    assert entries(spark, "spj") == 1, "that of the other's second refresh"
+    vk.optimize("spj")
+    check(spark, "folded at last", "spj")
 
 
 def test_readers_see_whole_versions_only(vk: viewkeep.Connection, spark: Any) -> None:

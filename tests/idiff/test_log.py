@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -106,6 +107,11 @@ class Target:
             all_entries = exp.Union(this=all_entries, expression=query, distinct=False)
         self.run(exp.Create(this=exp.table_("e"), kind="TABLE", replace=True, expression=all_entries))
         entries = exp.table_("e")
+        if self.random.random() < 0.5:
+            anew = log.folded(self.layout, log.both(T, entries) if more else T, entries)
+            self.run(exp.Create(this=T, kind="TABLE", replace=True, expression=anew))
+            assert self.run(exp.select("*").from_(T.copy()).where('":born" <> 0')) == []
+            return
         changes = log.to_fold(self.layout, exp.Literal.number(number), T, entries, entries)
         self.run(log.fold(self.layout, T, changes, brings_rows=True))
         assert self.run(exp.select("*").from_(T.copy()).where(log.is_entry())) == []
@@ -125,6 +131,30 @@ def test_reading_through_the_log(seed: int) -> None:
         if random.random() < 0.2:
             target.fold(number, [])
             assert sorted(target.read(), key=str) == expected, f"folded after refresh {number}"
+
+
+def test_rows_that_differ_are_counted() -> None:
+    """By their IDs; a row of NULLs is not the same as none."""
+    target = Target(Random(1))
+    con, names = target.con, "a INT, b INT, x INT, y INT"
+    for name in ("one", "other"):
+        con.execute(f"CREATE TABLE {name} ({names})")
+
+    def differ(one: str, other: str, ids: tuple[str, ...] = ("a", "b")) -> Any:
+        for name, rows in (("one", one), ("other", other)):
+            con.execute(f"DELETE FROM {name}")
+            con.execute(f"INSERT INTO {name} VALUES {rows}") if rows else None
+        layout = replace(target.layout, ids=ids)
+        return target.run(log.differing(layout, exp.table_("one"), exp.table_("other")))[0][0]
+
+    same = "(1, 1, 1, 1), (1, NULL, NULL, 2)"
+    assert differ(same, same) == 0
+    assert differ(same, "(1, 1, 1, 1), (1, NULL, 2, 2)") == 1
+    assert differ(same, "(1, 1, 1, NULL), (1, NULL, NULL, 3), (2, 1, 1, 1)") == 3
+    assert differ("(NULL, NULL, NULL, NULL)", "") == 1
+    assert differ("", same) == 2
+    assert differ("(1, 1, 1, 1)", "(1, 1, 1, 2)", ()) == 1
+    assert differ("(1, 1, 1, 1)", "(1, 1, 1, 1)", ()) == 0
 
 
 def test_a_row_that_comes_with_a_refresh_is_out_of_reach_of_its_diffs() -> None:

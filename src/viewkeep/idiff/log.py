@@ -194,6 +194,22 @@ def reached(layout: Layout, rows: Expr, stored: Expr) -> exp.Select:
     return exp.select(exp.Add(this=exp.Subquery(this=touched), expression=exp.Subquery(this=come)))
 
 
+def differing(layout: Layout, one: Expr, other: Expr) -> exp.Select:
+    """How many rows differ between two relations without entries: those that one of them alone has, and those
+    of the same IDs that are not the same."""
+    here, sides = ":here", ("viewkeep_one", "viewkeep_other")
+    queries = [
+        exp.select(exp.alias_(exp.true(), here, quoted=True), *_own(layout)).from_(rows.copy())
+        for rows in (one, other)
+    ]
+    on = conjunction([same(*(_of(side, i) for side in sides)) for i in layout.ids]) or exp.true()
+    # a row of NULLs is not the same as none
+    alike = [same(*(_of(side, name) for side in sides)) for name in (here, *(c.name for c in layout.columns))]
+    query = exp.select(exp.Count(this=exp.Star())).from_(_sub(queries[0], sides[0]))
+    query = query.join(_sub(queries[1], sides[1]), on=on, join_type="full")
+    return query.where(exp.Not(this=exp.Paren(this=conjunction(alike))))
+
+
 def to_fold(layout: Layout, born: Expr, stored: Expr, log: Expr, come: Expr | None = None) -> exp.Query:
     """The changes that make rows of entries: for each row that one reaches its end or its new values, and
     for each entry that is in `stored` its end. `come`: rows that are new too."""
@@ -236,6 +252,17 @@ def to_fold(layout: Layout, born: Expr, stored: Expr, log: Expr, come: Expr | No
     for part in parts[1:]:
         query_of_all = exp.Union(this=query_of_all, expression=part, distinct=False)
     return query_of_all
+
+
+def folded(layout: Layout, stored: Expr, log: Expr) -> exp.Select:
+    """All rows as the entries leave them, to be stored in the place of rows and entries."""
+    return rows_to_fill(layout, resolved(layout, stored, log))
+
+
+def both(one: Expr, other: Expr) -> exp.Subquery:
+    """Rows and entries of two relations."""
+    parts = [exp.select("*").from_(part.copy()) for part in (one, other)]
+    return exp.Subquery(this=exp.Union(this=parts[0], expression=parts[1], distinct=False))
 
 
 def fold(layout: Layout, stored: Expr, changes: exp.Query, *, brings_rows: bool) -> exp.Merge:

@@ -15,7 +15,7 @@ one process holds there are no two, and no numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -158,27 +158,34 @@ def settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
 
 
 def commit(
-    session: Any, view: str, target: str, before: int, metadata: str, statement: str, *, alone: bool
-) -> tuple[list[Any], int]:
-    """Runs one statement that commits to a target's table, of which it has read one version: the statement's
-    rows, and the version that it made. `alone`: nobody else can be refreshing views here. To know which
-    transaction numbers are taken Delta reads the table's whole log, in a job that takes longer than the rest
-    of a small commit; but what changes nothing it commits only with a number."""
+    session: Any,
+    view: str,
+    target: str,
+    before: int,
+    metadata: str,
+    write: Callable[[], object],
+    *,
+    alone: bool,
+) -> int:
+    """Writes to a target's table, of which one version was read, in one commit; the version that it made.
+    `write` may be called twice. `alone`: nobody else can be refreshing views here. To know which transaction
+    numbers are taken Delta reads the table's whole log, in a job that takes longer than the rest of a small
+    commit; but what changes nothing it commits only with a number."""
     table = storage_name(view, target)
     values = {_METADATA: metadata}
     if not alone:
         values |= {_TXN_APP: f"viewkeep/{table}", _TXN_VERSION: str(before + 1)}
     with settings(session, values):
         session.conf.unset(_LAST_COMMIT)
-        answer = session.sql(statement).collect()
+        write()
         made = session.conf.get(_LAST_COMMIT, None)
     if made is None and alone:
-        return commit(session, view, target, before, metadata, statement, alone=False)
+        return commit(session, view, target, before, metadata, write, alone=False)
     if made is None:
         raise ConcurrentRefresh(f"another refresh of {view} came first", hint="refresh again")
     if int(made) > before + 1:
         _check_untouched(session, view, target, before, int(made))
-    return answer, int(made)
+    return int(made)
 
 
 def writing_once(session: Any, writer: str, number: int) -> Any:
@@ -277,17 +284,25 @@ def shown_state(session: Any, view: str, *, as_it_is: bool = False) -> State:
 
 def has_plain_files(session: Any, view: str, target: str, version: int) -> bool:
     """Whether the rows of a target, as of a version, are what its files hold, by their columns' names: since
-    it was filled there were only commits that add files."""
+    all of them were written there were only commits that add files."""
     properties = session.sql(f"SHOW TBLPROPERTIES {to_sql(storage(view, target))}").collect()
     mapped = {row.value for row in properties if row.key == "delta.columnMapping.mode"}
     if mapped - {"none"}:
         return False
     for entry in history(session, storage(view, target), limit=1000):
-        if entry.version <= version and entry.operation in _FILLING:
+        if entry.version <= version and _fills(entry):
             return True
         if entry.operation not in _PLAIN:
             return False
     return False
+
+
+def _fills(entry: Any) -> bool:
+    """Whether a commit has left nothing of what was stored before. One that overwrites may do so to a part of
+    the table, which a predicate names."""
+    told = entry.operationParameters or {}
+    is_whole = told.get("mode") == "Overwrite" and "predicate" not in told
+    return entry.operation in _FILLING or (entry.operation == "WRITE" and is_whole)
 
 
 def _check_untouched(session: Any, view: str, target: str, read: int, made: int) -> None:

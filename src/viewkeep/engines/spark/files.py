@@ -5,7 +5,8 @@ never change, so a session that has asked once knows; and what it has appended s
 is then one job, the one that reads.
 
 Only plain files are read so: after a MERGE some rows of a file may be deleted by a vector beside it, which
-Delta alone reads. So a target that was folded is read through Delta again, until it is filled anew.
+Delta alone reads. So a target that was merged into is read through Delta again, until all its rows are
+written anew.
 
 Files that are on this machine are looked through right here, without a job (docs/decisions/0035).
 """

@@ -1,4 +1,4 @@
-"""Queries that fill targets, as they are best put to Spark."""
+"""Queries that fill targets, as they are best put to Spark, and the order in which rows are stored."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ from typing import Any
 from sqlglot import exp
 
 from viewkeep.algebra.expressions import conjunction, conjuncts
+from viewkeep.chooser import LARGE_TABLES
+from viewkeep.passes.compiler import Compiled
+from viewkeep.store import delta
+
+
+def looked_for_by(state: delta.State, compiled: Compiled, target: str) -> str | None:
+    """The column by which refreshes look for rows of a target, where there are very many."""
+    if target not in compiled.read_targets() or sum(state.sizes.values()) < LARGE_TABLES:
+        return None
+    by = compiled.lookups()[target]
+    return by[0] if by else None
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from sqlglot import exp
 from viewkeep.algebra.nodes import Aggregate, Scan
 from viewkeep.algebra.script_nodes import Stored
 from viewkeep.catalog.models import Table, View
-from viewkeep.chooser import LARGE_TABLES, Choice
+from viewkeep.chooser import Choice
 from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.initial import fill_queries, shown
@@ -31,7 +31,8 @@ from viewkeep.engines.spark.counters import counting
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import FAILURES, translated
 from viewkeep.engines.spark.feeds import Together
-from viewkeep.engines.spark.filling import in_order, selected_first
+from viewkeep.engines.spark.filling import in_order, looked_for_by, selected_first
+from viewkeep.engines.spark.folding import pages
 from viewkeep.engines.spark.history import History
 from viewkeep.engines.spark.names import SparkNames
 from viewkeep.engines.spark.refresh import Outcome, Refresher
@@ -47,11 +48,6 @@ from viewkeep.store import delta
 
 # seconds that a statement takes however little it reads: planning it, and Delta's commit
 STATEMENT = 0.3
-# Rows that are looked for by a column are stored in its order, and those of caches in small pages: Parquet
-# knows the least and the largest value of each page, and reads the pages that may have what is looked for.
-# It knows them of groups of rows, too, which is all that the embedded database looks at (nearby.py).
-# To read all of them takes longer then, which no one does with a cache; the rows of a view are for reading.
-SMALL_PAGES = {"parquet.page.row.count.limit": "200", "parquet.block.row.count.limit": "5000"}
 # OPTIMIZE packs only small files together: what refreshes have appended, not the rows as they were filled
 PACKING = {"spark.databricks.delta.optimize.minFileSize": str(16 * 1024 * 1024)}
 
@@ -100,10 +96,10 @@ class Keeper:
             is_view = target.role == "view"
             table = f"{delta.DATABASE}.{delta.storage_name(view.name, target.name)}"
             rows_to_fill = log.rows_to_fill(layouts[target.name], selected_first(query))
-            by = self._looked_for_by(state, compiled, target.name)
+            by = looked_for_by(state, compiled, target.name)
             told = state.metadata(report) if is_view else ""
             with (
-                delta.settings(self.session, _pages(target.name, by)),
+                delta.settings(self.session, pages(target.name, by)),
                 delta.creating(self.session, told),
                 in_order(self.session.sql(to_sql(rows_to_fill)), by) as rows,
             ):
@@ -121,13 +117,6 @@ class Keeper:
                 state = replace(state, cached={**state.cached, target.name: written})
         self._remember(view, state, filling)
         return written
-
-    def _looked_for_by(self, state: delta.State, compiled: Compiled, target: str) -> str | None:
-        """The column by which refreshes look for rows of a target, where there are very many."""
-        if target not in compiled.read_targets() or sum(state.sizes.values()) < LARGE_TABLES:
-            return None
-        by = compiled.lookups()[target]
-        return by[0] if by else None
 
     def _start(self, table: Table, progress: Progress) -> tuple[str, int]:
         """The identity of a table, and the version that a view is filled from. Its key is checked there:
@@ -230,7 +219,8 @@ class Keeper:
             if state.waits(target).entries:
                 progress(f"folding {state.waits(target).entries} waiting diffs into {target} of {view.name}")
                 layout = compiled.layouts()[target]
-                state = self._refresher.waiting.fold(view.name, target, layout, state)
+                by = looked_for_by(state, compiled, target)
+                state = self._refresher.waiting.fold(view.name, target, layout, state, by)
                 self._remember(view, state, self._seen[view.name])
                 folded += 1
         return folded
@@ -244,8 +234,8 @@ class Keeper:
             self._fold(view, compiled, targets, progress)
             for target in targets:
                 progress(f"packing the files of {target} of {view.name}")
-                pages = _pages(target, self._looked_for_by(state, compiled, target))
-                with delta.settings(self.session, {**PACKING, **pages}):
+                small = pages(target, looked_for_by(state, compiled, target))
+                with delta.settings(self.session, {**PACKING, **small}):
                     self.session.sql(f"OPTIMIZE {to_sql(delta.storage(view.name, target))}").collect()
             self.forget(view)
             return f"{view.name}: {waited} waiting diffs folded in, small files packed"
@@ -342,10 +332,6 @@ def found_by_values(compiled: Compiled, state: delta.State) -> Sizes:
     groups = state.cached.get(below) if isinstance(root, Aggregate) else None
     rows = {delta.ROWS: groups} if groups is not None else {}
     return Sizes(state.sizes, {**state.cached, **rows}, is_looked_up, looked_up=MOST_VALUES)
-
-
-def _pages(target: str, by: str | None) -> Mapping[str, str]:
-    return SMALL_PAGES if by is not None and target != delta.ROWS else {}
 
 
 def shown_query(view: View, compiled: Compiled, version: int | None = None) -> exp.Select:

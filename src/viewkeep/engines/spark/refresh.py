@@ -25,6 +25,7 @@ from viewkeep.engines.report import Counts, told, total
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.feeds import INTERPRETED, SMALL_JOBS, Changes, Feeds, Together
 from viewkeep.engines.spark.files import StoredFiles
+from viewkeep.engines.spark.filling import looked_for_by
 from viewkeep.engines.spark.names import SparkNames, local_frame, temporary
 from viewkeep.engines.spark.nearby import (
     MANY_VALUES,
@@ -57,6 +58,7 @@ class _Run:
     """What one refresh has found out so far."""
 
     view: View
+    compiled: Compiled
     layouts: Mapping[str, log.Layout]
     state: delta.State
     relations: Relations
@@ -71,16 +73,18 @@ class _Run:
 
 @dataclass(frozen=True)
 class _ToStore:
-    """What one refresh stores for a target: by which statement, how many rows and entries (`size`), from how
-    many diff rows, how many rows change by it, how many are entries; and all of it where it is local."""
+    """What one refresh stores for a target: what writes it, how many rows and entries that is (`size`), from
+    how many diff rows, how many rows change by it (None where only the rows after it tell), how many are
+    entries; and all of it where it is local."""
 
-    statement: exp.Expr | None
+    write: Callable[[], object] | None
     size: int
     diffs: int
-    changed: int | Callable[[], int]
+    changed: int | Callable[[], int] | None
     entries: int
     rows: Any
-    is_wide: bool = False
+    wide: str = ""
+    """What is done with the rows and all entries of a change that is wide, in words."""
 
 
 NOTHING = _ToStore(None, 0, 0, 0, 0, None)
@@ -157,11 +161,10 @@ class Refresher:
                 report = delta.Report(strategy, reason, started, changes_in=count)
             names = self._names(view, compiled, state, changes)
             nearby = self._nearby(view, compiled, state, relations, names, changes)
-            run = _Run(
-                view, compiled.layouts(), state, relations, nearby, changes, report, phases={"net": net}
-            )
-            with delta.settings(self._session, SMALL_JOBS if relations.are_local else {}):
-                self._run(run, script, names, progress)
+            phases = {"net": net}
+            layouts = compiled.layouts()
+            run = _Run(view, compiled, layouts, state, relations, nearby, changes, report, phases=phases)
+            self._run(run, script, names, progress)
         finally:
             relations.forget()
         more = {
@@ -238,6 +241,39 @@ class Refresher:
     def _run(self, run: _Run, script: Script, names: SparkNames, progress: Progress) -> None:
         """Computes all relations, commits the caches, then the rows."""
         started = time.perf_counter()
+        with delta.settings(self._session, SMALL_JOBS if run.relations.are_local else {}):
+            self._compute_all(run, script, names, progress)
+            stored = {apply.target.name: self._to_store(run, apply, names) for apply in script.applies}
+        on_view = stored.get(delta.ROWS, NOTHING)
+        changed_caches = sum(bool(made.size) for made in stored.values()) - bool(on_view.size)
+        run.report = replace(
+            run.report,
+            diff_rows=on_view.diffs,
+            statements=changed_caches + 1,
+            rows_changed=on_view.changed if isinstance(on_view.changed, int) else None,
+        )
+        if on_view.wide:
+            reason = f"{run.report.reason}; {on_view.wide}, since the change is wide"
+            run.report = replace(run.report, reason=reason)
+        computed = time.perf_counter()
+        for target, made in stored.items():
+            if target != delta.ROWS and made.size:
+                progress(f"committing {target} of {run.view.name}")
+                self._commit(run, target, made)
+        cached = time.perf_counter()
+        progress(f"committing rows of {run.view.name}")
+        if not on_view.size:  # the commit that counts, with the watermark, is made though no row changes
+            on_view = replace(on_view, write=partial(self._write, _storing_nothing(run.view.name)))
+        before = run.state
+        self._commit(run, delta.ROWS, on_view)
+        comparing = self._comparing(run.view.name, run.layouts[delta.ROWS], before, run.state)
+        run.changed = comparing if on_view.changed is None else on_view.changed
+        run.phases |= {"diff": computed - started, "caches": cached - computed}
+        run.phases["view"] = time.perf_counter() - cached
+        progress(f"committed rows of {run.view.name}")
+
+    def _compute_all(self, run: _Run, script: Script, names: SparkNames, progress: Progress) -> None:
+        """Computes the script's relations."""
         for let in script.lets:
             if let.unless_empty is not None and not run.relations.sizes[temporary(let.unless_empty)]:
                 self._leave_empty(run, let, names)
@@ -248,30 +284,6 @@ class Refresher:
                 )
             progress(f"computing {let.name}")
             self._compute(run, let.name, let.query, names)
-        stored = {apply.target.name: self._to_store(run, apply, names) for apply in script.applies}
-        on_view = stored.get(delta.ROWS, NOTHING)
-        changed_caches = sum(bool(made.size) for made in stored.values()) - bool(on_view.size)
-        changed = on_view.changed if isinstance(on_view.changed, int) and not on_view.is_wide else None
-        run.report = replace(
-            run.report, diff_rows=on_view.diffs, statements=changed_caches + 1, rows_changed=changed
-        )
-        if on_view.size and on_view.is_wide:
-            reason = f"{run.report.reason}; merged into the rows, since the change is wide"
-            run.report = replace(run.report, reason=reason)
-        computed = time.perf_counter()
-        for target, made in stored.items():
-            if target != delta.ROWS and made.size:
-                progress(f"committing {target} of {run.view.name}")
-                self._commit(run, target, made)
-        cached = time.perf_counter()
-        progress(f"committing rows of {run.view.name}")
-        run.changed = on_view.changed
-        if not on_view.size:  # the commit that counts, with the watermark, is made though no row changes
-            on_view = replace(on_view, statement=_storing_nothing(run.view.name))
-        self._commit(run, delta.ROWS, on_view)
-        run.phases |= {"diff": computed - started, "caches": cached - computed}
-        run.phases["view"] = time.perf_counter() - cached
-        progress(f"committed rows of {run.view.name}")
 
     def _leave_empty(self, run: _Run, let: Let, names: SparkNames) -> None:
         """A relation that need not be computed has no rows."""
@@ -283,32 +295,34 @@ class Refresher:
         empty.createOrReplaceTempView(name)
         run.relations.sizes[name] = 0
 
+    def _write(self, statement: exp.Expr) -> None:
+        self._sql(statement).collect()
+
     def _commit(self, run: _Run, target: str, made: _ToStore) -> None:
         """Commits what is stored for a target, and with the rows the watermark; the run's state then names
         the version that it made."""
-        assert made.statement is not None
+        assert made.write is not None
         view, before = run.view.name, run.state
         waited = before.waits(target)
-        entries = 0 if made.is_wide else waited.entries + made.entries
+        entries = 0 if made.wide else waited.entries + made.entries
         after, metadata = before.waits_for(target, self.waiting.after_refresh(entries, waited)), ""
         if target == delta.ROWS:
             sizes = run.changes.grown(before.sizes)
             after = replace(after, watermark=run.changes.watermark, refreshed=datetime.now(UTC), sizes=sizes)
             metadata = after.metadata(run.report)
         run.relations.show(temporary(f"stored_{target}"))
-        with delta.settings(self._session, INTERPRETED if made.rows is not None else {}):
-            answer, version = delta.commit(
+        is_small = made.rows is not None or not made.size
+        with delta.settings(self._session, {**SMALL_JOBS, **INTERPRETED} if is_small else {}):
+            version = delta.commit(
                 self._session,
                 view,
                 target,
                 before.version(target),
                 metadata,
-                to_sql(made.statement),
+                made.write,
                 alone=bool(made.size) and self._is_alone(),
             )
         run.commits += 1
-        if made.is_wide and target == delta.ROWS:  # what waited is among the rows that MERGE removed
-            run.changed = int(answer[0][0]) - waited.entries
         if made.rows is not None:
             self.waiting.added(view, target, before, version, made.rows)
             self._files.added(view, target, before.version(target), version, made.rows)
@@ -338,15 +352,17 @@ class Refresher:
         if name not in run.relations.local:
             run.relations.show(name)
             if self._session.table(name).where(to_sql(log.is_entry())).isEmpty():
-                return _ToStore(dml.insert(table, relation, columns), size, diffs, size, 0, None)
-            statement = self._merge(run, layout, target, relation)
-            return _ToStore(statement, size, diffs, 0, 0, None, is_wide=True)
+                appending = partial(self._write, dml.insert(table, relation, columns))
+                return _ToStore(appending, size, diffs, size, 0, None)
+            by = looked_for_by(run.state, run.compiled, target)
+            fold = self.waiting.folding(run.view.name, target, layout, run.state, by, relation, size)
+            return _ToStore(fold.write, size, diffs, changed, 0, None, wide=fold.told)
         rows = run.relations.local[name]
         entries = rows.num_rows - rows.column(log.IDS).null_count
         told = self._counting(run, layout, target, name) if changed is None else changed
         one_file = dml.insert(table, relation, columns)
         one_file.expression.hint("COALESCE(1)", copy=False)
-        return _ToStore(one_file, size, diffs, told, entries, rows)
+        return _ToStore(partial(self._write, one_file), size, diffs, told, entries, rows)
 
     def _compute_stored(
         self, run: _Run, apply: Apply, layout: log.Layout, born: exp.Expr, names: SparkNames
@@ -375,24 +391,9 @@ class Refresher:
             return [apply.changes]
         return [pruned(diff.query, run.relations.values, most) for diff in apply.diffs]
 
-    def _merge(self, run: _Run, layout: log.Layout, target: str, new: exp.Expr) -> exp.Expr:
-        """A wide change is folded in at once, with all that waits."""
-        view, version = run.view.name, run.state.version(target)
-        entries: exp.Expr = new
-        if run.state.waits(target).entries:
-            waiting = exp.select("*").from_(self.waiting.entries(view, target, run.state))
-            entries = exp.Subquery(
-                this=exp.Union(this=waiting, expression=exp.select("*").from_(new.copy()), distinct=False)
-            )
-        born, stored = exp.Literal.number(version + 1), delta.storage(view, target, version)
-        changes = log.to_fold(layout, born, stored, entries, new)
-        return log.fold(layout, delta.storage(view, target), changes, brings_rows=True)
-
     def _counting(self, run: _Run, layout: log.Layout, target: str, name: str) -> Callable[[], int]:
         """How many rows the entries of this refresh stand for. It takes a search, so only who asks pays."""
-        stored = delta.storage(run.view.name, target, run.state.version(target))
-        waits, entries = run.state.waits(target).entries, run.relations.local.get(name)
-        before = exp.Subquery(this=log.resolved(layout, stored, stored)) if waits else stored
+        before, entries = _resolved(run.view.name, target, layout, run.state), run.relations.local.get(name)
 
         def count() -> int:
             counting = temporary("counted")
@@ -402,8 +403,27 @@ class Refresher:
 
         return count
 
+    def _comparing(
+        self, view: str, layout: log.Layout, before: delta.State, after: delta.State
+    ) -> Callable[[], int]:
+        """How many rows of a view differ between two states: nothing is left of the entries of a wide change.
+        It takes a join of all rows, so only who asks pays."""
+
+        def count() -> int:
+            versions = (_resolved(view, delta.ROWS, layout, state) for state in (before, after))
+            return int(self._sql(log.differing(layout, *versions)).collect()[0][0])
+
+        return count
+
     def _render(self, run: _Run, node: Node, names: SparkNames) -> Any:
         return self._sql(Renderer(names).query(pruned(node, run.relations.values)), run.relations)
+
+
+def _resolved(view: str, target: str, layout: log.Layout, state: delta.State) -> exp.Expr:
+    """The rows of a target as of a state; it is read when someone asks, from Delta alone."""
+    stored = delta.storage(view, target, state.version(target))
+    waits = state.waits(target).entries
+    return exp.Subquery(this=log.resolved(layout, stored, stored)) if waits else stored
 
 
 def _storing_nothing(view: str) -> exp.Insert:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,14 +17,13 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from viewkeep.engines.spark.dialect import to_sql
+from viewkeep.engines.spark.folding import WRITING, Fold, merge, merging_takes, write_anew, writing_takes
 from viewkeep.engines.spark.names import LOCAL_ROWS, local_frame, temporary
 from viewkeep.idiff import log
 from viewkeep.store import delta
 
 # Seconds that reading through entries costs more than reading rows: once, and for each entry.
 READING, READING_ENTRY = 0.25, 5e-6
-# Seconds that folding takes, before it was measured: once, and for each row of the table, which is searched.
-FOLDING, FOLDING_ROW = 5.0, 2e-6
 
 
 @dataclass(frozen=True)
@@ -105,33 +105,57 @@ class WaitingDiffs:
             target
             for target, waiting in state.waiting.items()
             if waiting.entries > LOCAL_ROWS  # no more are kept at hand
-            or (waiting.debt >= FOLDING and waiting.debt >= self._price(view, target))
+            or (waiting.debt >= WRITING and waiting.debt >= self._price(view, target, waiting.entries))
         ]
 
-    def _price(self, view: str, target: str) -> float:
+    def _price(self, view: str, target: str, entries: int) -> float:
+        if (view, target) in self._seconds:
+            return self._seconds[view, target]
+        rows = self._rows_of(view, target)
+        return min(writing_takes(rows), merging_takes(rows, entries))
+
+    def _rows_of(self, view: str, target: str) -> int:
+        """About how many rows a target has: as many as when it was folded last, or asked for first."""
         key = (view, target)
-        if key in self._seconds:
-            return self._seconds[key]
         if key not in self._rows:
             self._rows[key] = int(self._session.sql(to_sql(_counting(view, target))).collect()[0][0])
-        return FOLDING + FOLDING_ROW * self._rows[key]
+        return self._rows[key]
 
-    def fold(self, view: str, target: str, layout: log.Layout, state: delta.State) -> delta.State:
+    def folding(
+        self,
+        view: str,
+        target: str,
+        layout: log.Layout,
+        state: delta.State,
+        by: str | None,
+        new: exp.Expr | None = None,
+        more: int = 0,
+    ) -> Fold:
+        """How what waits for a target becomes rows. `by`: the column that its rows are looked for by. `new`:
+        relation of so many rows and entries `more` that are to be stored as well."""
+        version, waiting = state.version(target), state.waits(target).entries
+        entries = self.entries(view, target, state) if waiting or new is None else new
+        if waiting and new is not None:
+            entries = log.both(entries, new)
+        what = (self._session, view, target, layout, version, entries, new)
+        self._rows.pop((view, target), None)
+        rows = self._rows_of(view, target)
+        if writing_takes(rows + more) <= merging_takes(rows, waiting + more):
+            return Fold(partial(write_anew, *what, by), "all rows were written anew")
+        return Fold(partial(merge, *what), "merged into the rows")
+
+    def fold(
+        self, view: str, target: str, layout: log.Layout, state: delta.State, by: str | None
+    ) -> delta.State:
         """Folds what waits for a target into its rows; the state that the view is in then."""
         if not state.waits(target).entries:
             return state
         started = time.perf_counter()
-        version = state.version(target)
-        stored = delta.storage(view, target)
-        born = exp.Literal.number(version + 1)
-        changes = log.to_fold(
-            layout, born, delta.storage(view, target, version), self.entries(view, target, state)
-        )
+        write = self.folding(view, target, layout, state, by).write
         folded = state.waits_for(target, delta.NOTHING_WAITS)
         said = folded.metadata(None) if target == delta.ROWS else delta.FOLDED
-        statement = to_sql(log.fold(layout, stored, changes, brings_rows=False))
-        alone = self._is_alone()
-        _, made = delta.commit(self._session, view, target, version, said, statement, alone=alone)
+        version, alone = state.version(target), self._is_alone()
+        made = delta.commit(self._session, view, target, version, said, write, alone=alone)
         self._known.pop((view, target), None)
         self._seconds[view, target] = time.perf_counter() - started
         return folded.moved(target, made)
