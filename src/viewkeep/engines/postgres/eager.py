@@ -160,7 +160,7 @@ def _nets(database: PostgresDatabase, view: View) -> Iterator[_Row]:
     for table in view.tables:
         net, events = names.net(table.name), _events(table)
         if table.key:
-            query: exp.Query = net_changes_by_enforced_key(table, events)
+            query: exp.Query = net_changes_by_enforced_key(table, events, database.unordered)
         else:
             values = database.places.passing(f"values:{table.name.lower()}")
             yield ("net", None, None, None, database.temporary(values, value_changes(table, events)), None)

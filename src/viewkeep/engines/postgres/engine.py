@@ -510,7 +510,8 @@ class PostgresEngine:
             self._session.rows(f"{WITHOUT_LOOPS}, set_config($1, $2, true)", AFTER, entry.watermark)
             pending = 0
             for table in view.tables if not view.is_eager else ():
-                waiting = waiting_rows(table, self._database.events(table.name))
+                events = self._database.events(table.name)
+                waiting = waiting_rows(table, events, self._database.unordered)
                 pending += int(self._session.rows(self.sql(waiting))[0][0])
             versions = {table.name: version(entry.watermark) for table in view.tables}
             problem = problem_with(view, self.find_table)
