@@ -106,7 +106,7 @@ def net_changes_by_enforced_key(table: Table, log: exp.Query, unordered: str = "
     events = exp.select("*", exp.alias_(moment, _MOMENT, quoted=True)).from_(
         exp.Subquery(this=log, alias=_alias("log"))
     )
-    parts = {"events": events}
+    parts: dict[str, exp.Query] = {"events": events}
     if unordered:
         parts |= _in_order(table, unordered)
     settled = next(reversed(parts))

@@ -36,7 +36,7 @@ from viewkeep.rules import (
     union_all,
     window,
 )
-from viewkeep.rules.context import Context, Target
+from viewkeep.rules.context import Context
 from viewkeep.rules.scan import base_diffs
 
 # operators that have rules of their own for tuple-based diffs

@@ -160,7 +160,9 @@ class Nets:
             events, net = database.events(table.name), names.net(table.name)
             told = database.sql(census(table, net))
             if table.key:
-                made = [database.temporary(net, net_changes_by_enforced_key(table, events, database.unordered))]
+                made = [
+                    database.temporary(net, net_changes_by_enforced_key(table, events, database.unordered))
+                ]
             else:
                 values = database.places.passing(f"values:{table.name.lower()}")
                 now = database.read(table, [c.name for c in table.columns])
