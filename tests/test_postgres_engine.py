@@ -396,7 +396,18 @@ def test_clear_refusals(vk: viewkeep.Connection, client: Callable[..., Session])
     assert refused.value.place is not None
     with pytest.raises(DuplicateKey):
         vk.sql("INSERT INTO parts VALUES (1, 1, 'again')")
-    other.run("CREATE TABLE odd (id int PRIMARY KEY, tags text[], n numeric)")
+    other.run(
+        "CREATE TABLE odd (id int PRIMARY KEY, tags text[], n numeric, tens numeric(5,-2), "
+        "wide numeric(50,5), small numeric(2,5))"
+    )
+    for column in ("n", "tens", "wide", "small"):
+        with pytest.raises(viewkeep.ViewkeepError, match="numeric"):
+            vk.sql(f"CREATE MATERIALIZED VIEW v AS SELECT {column} FROM odd")
+    other.run('CREATE TABLE "Parts" (pid int PRIMARY KEY)')
+    vk.sql("CREATE MATERIALIZED VIEW v AS SELECT pid FROM parts")
+    with pytest.raises(Unsupported, match="but for the case"):
+        vk.sql("CREATE MATERIALIZED VIEW w AS SELECT pid FROM `Parts`")
+    vk.drop("v")
     with pytest.raises(viewkeep.ViewkeepError, match="tags"):
         vk.sql("CREATE MATERIALIZED VIEW v AS SELECT tags FROM odd")
     with pytest.raises(Unsupported, match="functions"):

@@ -31,6 +31,10 @@ _UNSEEN = """
             THEN 'has others that inherit from it, and statements may name these'
         WHEN EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = c.oid)
             THEN 'is written by a subscription, which has no statements'
+        WHEN EXISTS (
+            SELECT FROM pg_class o JOIN pg_trigger t ON t.tgrelid = o.oid AND t.tgname = 'viewkeep:update'
+            WHERE o.relnamespace = c.relnamespace AND lower(o.relname) = lower(c.relname) AND o.oid <> c.oid
+        ) THEN 'has the name of another that views read, but for the case of letters, and with it a log'
         ELSE '' END
     FROM pg_class c WHERE c.oid = $1
 """
@@ -162,9 +166,11 @@ _TYPES = {
 
 def _parse_type(name: str) -> t.Type | None:
     """character(n) is none of ours, since it compares without the blanks at its end; nor is a numeric without
-    a scale, which is no decimal type of Spark's."""
+    a scale, or with one of more digits than it has, which is no decimal type of Spark's."""
     base, _, rest = name.partition("(")
     if base == "numeric":
-        return t.parse(f"DECIMAL({rest}") if rest else None
+        digits, _, scale = rest.rstrip(")").partition(",")
+        known = rest and 0 <= int(scale) <= int(digits) <= t.MAX_PRECISION
+        return t.decimal(int(digits), int(scale)) if known else None
     _, _, after = rest.partition(")")
     return _TYPES.get(base + after)
