@@ -110,7 +110,7 @@ def _exactly(node: exp.Expr, precision: int, scale: int) -> exp.Expr:
     """A sum or a negative of decimals without rounding.
 
     Spark rounds a negative to 34 digits. Of a sum or a difference that could have 39 it cuts the last digit
-    after the point, unless there are six or fewer. One of decimals of 37 digits is exact, and a value that has
+    after the point, unless there are six or fewer. One of 37 digits is exact, and a value that has
     38 fails rather than loses a digit.
     """
     cut = precision >= MAX_PRECISION and scale > _KEPT_SCALE
