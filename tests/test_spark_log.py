@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -377,6 +379,32 @@ def test_a_column_that_is_added_to_a_table_does_not_matter(vk: viewkeep.Connecti
     spark.sql("UPDATE parts SET price = 12, colour = 'blue' WHERE pid = 1").collect()
     assert {r.strategy for r in vk.refresh()} == {"id"}
     check(spark, "with a new column", "spj", "cost")
+
+
+def test_a_view_of_all_columns_is_compared_with_those_that_there_were(
+    vk: viewkeep.Connection, spark: Any
+) -> None:
+    vk.sql(
+        "CREATE MATERIALIZED VIEW every AS SELECT * FROM (parts p JOIN used USING (pid)) JOIN devices USING (did)"
+    )
+    spark.sql("ALTER TABLE parts ADD COLUMNS (colour STRING)").collect()
+    spark.sql("UPDATE parts SET price = 12, colour = 'blue' WHERE pid = 1").collect()
+    assert vk.verify("every")  # the update waits, and is no difference
+    vk.refresh("every")
+    assert vk.verify("every")
+
+
+def test_a_change_feed_whose_files_are_gone(vk: viewkeep.Connection, spark: Any) -> None:
+    create(vk, "total")
+    spark.sql("UPDATE used SET n = n + 1").collect()
+    shutil.rmtree(
+        Path(spark.sql("DESCRIBE DETAIL used").first().location.removeprefix("file:")) / "_change_data"
+    )
+    with pytest.raises(viewkeep.ViewkeepError, match="cannot be read") as problem:
+        vk.refresh("total")
+    assert problem.value.code == "base_table_changed"
+    vk.refresh("total", full=True)
+    check(spark, "computed anew", "total")
 
 
 def test_one_view_that_fails_does_not_stop_the_others(vk: viewkeep.Connection, spark: Any) -> None:

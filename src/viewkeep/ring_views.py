@@ -374,6 +374,11 @@ def _tables(engine: Engine, relations: Sequence[Relation]) -> dict[str, Table]:
         table = engine.find_table(name)
         if table is None:
             raise UnknownTable(f"there is no table {name}", hint="was it dropped?")
+        if table.unseen:
+            raise Unsupported(
+                f"changes of {name} would not be seen: it {table.unseen}",
+                hint="read another table, into which you copy its rows",
+            )
         gone = [c for c in columns if table.column(c) is None]
         if gone:
             raise UnknownColumn(f"{name} has no column {gone[0]}", hint="was it dropped?")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
+from viewkeep.algebra.types import Type
+
 Expr = exp.Expr
 
 PRE = "pre:"  # no plan column has a colon in its name, so none can be taken for one of these
@@ -60,6 +62,19 @@ def rewritten(tree: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
             else:
                 node.replace(made)
     return tree
+
+
+# marks of nodes, and the digits of a decimal past which Spark rounds its negative
+EXACTLY, AS_ITS_ENGINE_DOES = "exactly", "as its engine does"
+DIGITS_OF_A_NEGATIVE = 34
+
+
+def exactly(node: Expr, kind: Type) -> Expr:
+    """A sum or a negative of decimals of a type, which is to keep all their digits: an engine that would
+    round it has to say it in another way."""
+    if kind.kind == "decimal":
+        node.meta[EXACTLY] = (kind.precision, kind.scale)
+    return node
 
 
 def over_parts(node: Expr, change: Callable[[Expr], Expr]) -> Expr:

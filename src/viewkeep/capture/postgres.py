@@ -7,6 +7,9 @@ long is neither lost nor seen twice.
 
 The trigger runs with the rights of whoever set viewkeep up: a role that may write the table needs none in
 viewkeep's schema.
+
+Somebody may drop the triggers, switch them off for a while, or put another table in the place of this one. So
+the log tells in its comment which triggers write it, and since which transaction they did without a gap.
 """
 
 from __future__ import annotations
@@ -53,6 +56,8 @@ FUNCTIONS = (
     CREATE FUNCTION viewkeep.start_capture(
         relation regclass, eager text, taken text, brought text, emptied text
     ) RETURNS void LANGUAGE plpgsql AS $$
+    DECLARE
+        kind text;
     BEGIN
         EXECUTE format('CREATE OR REPLACE TRIGGER "viewkeep:insert" AFTER INSERT ON %s REFERENCING '
             'NEW TABLE AS viewkeep_new FOR EACH STATEMENT EXECUTE FUNCTION viewkeep.capture(%L, %L)',
@@ -65,6 +70,17 @@ FUNCTIONS = (
             'EXECUTE FUNCTION viewkeep.capture(%L, %L, %L)', relation, eager, taken, brought);
         EXECUTE format('CREATE OR REPLACE TRIGGER "viewkeep:truncate" BEFORE TRUNCATE ON %s '
             'FOR EACH STATEMENT EXECUTE FUNCTION viewkeep.capture(%L, %L)', relation, eager, emptied);
+        -- Never called: where a table has such a trigger, PostgreSQL refuses to make it a partition, or the
+        -- child of another, and statements that name the other would not call the triggers above.
+        EXECUTE format('CREATE OR REPLACE TRIGGER "viewkeep:alone" AFTER DELETE ON %s REFERENCING '
+            'OLD TABLE AS viewkeep_old FOR EACH ROW WHEN (false) '
+            'EXECUTE FUNCTION viewkeep.capture()', relation);
+        -- also where session_replication_role says that rows come from elsewhere; only owners may say so
+        IF (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = relation) THEN
+            FOREACH kind IN ARRAY ARRAY['insert', 'delete', 'update', 'truncate'] LOOP
+                EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', relation, 'viewkeep:' || kind);
+            END LOOP;
+        END IF;
     END $$
     """,
     """
@@ -72,12 +88,20 @@ FUNCTIONS = (
     DECLARE
         kind text;
     BEGIN
-        FOREACH kind IN ARRAY ARRAY['insert', 'delete', 'update', 'truncate'] LOOP
+        FOREACH kind IN ARRAY ARRAY['insert', 'delete', 'update', 'truncate', 'alone'] LOOP
             EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', 'viewkeep:' || kind, relation);
         END LOOP;
     END $$
     """,
 )
+
+
+# The triggers that write a table's log, each with the transaction that made or changed it last: to switch one
+# off and on again leaves another.
+_TRIGGERS = """
+    SELECT string_agg(concat_ws(' ', oid, xmin), ',' ORDER BY tgname) FROM pg_trigger
+    WHERE tgrelid = to_regclass($1) AND starts_with(tgname, 'viewkeep:') AND tgenabled <> 'D'
+"""
 
 
 def create_log(session: Session, table: Table) -> None:
@@ -122,16 +146,37 @@ def start_capture(session: Session, table: Table, eager: Sequence[str] = ()) -> 
     taken, brought = (_entry(table, exp.table_(rows), sign) for rows, sign in ((_OLD, -1), (_NEW, 1)))
     emptied = _entry(table, reads(table.name), -1)
     texts = [to_sql(entry) for entry in (taken, brought, emptied)]
+    since = logged_since(session, table.name)
+    if since is None:
+        stop_capture(session, table.name)
+        ((since,),) = session.rows("SELECT CAST(pg_current_xact_id() AS text)")
     session.rows(
         "SELECT viewkeep.start_capture(CAST($1 AS regclass), $2, $3, $4, $5)",
         *(quoted(table.name), json.dumps([name.lower() for name in eager]), *texts),
     )
+    ((triggers,),) = session.rows(f"SELECT ({_TRIGGERS})", quoted(table.name))
+    said = exp.Literal.string(f"{since} {triggers}")
+    session.run(to_sql(exp.Comment(this=PLACES.log(table.name), kind="TABLE", expression=said)))
+
+
+def logged_since(session: Session, table: str) -> str | None:
+    """The transaction since which every change of a table is in its log; None where that is not so any more,
+    or has never been."""
+    ((said, triggers),) = session.rows(
+        f"SELECT obj_description(to_regclass($2), 'pg_class'), ({_TRIGGERS})",
+        quoted(table),
+        to_sql(PLACES.log(table)),
+    )
+    since, _, noted = (said or "").partition(" ")
+    return since if noted and noted == triggers else None
 
 
 def stop_capture(session: Session, table: str) -> None:
-    """Logs the table's changes no more. The table may be gone."""
+    """Logs the table's changes no more. The table may be gone, or have another name now."""
     session.rows(
-        "SELECT viewkeep.stop_capture(r) FROM to_regclass($1) AS r WHERE r IS NOT NULL", quoted(table)
+        "SELECT viewkeep.stop_capture(CAST(r AS regclass)) FROM (SELECT DISTINCT tgrelid FROM pg_trigger "
+        "WHERE starts_with(tgname, 'viewkeep:') AND position(convert_to($1, 'UTF8') IN tgargs) > 0) AS t(r)",
+        f"INTO {to_sql(PLACES.log(table))} ",
     )
 
 

@@ -39,6 +39,7 @@ class Table:
 
     Of a table as a view reads it, `columns` are those that something comes of, and `whole` are all that it
     had at CREATE: the view's text means what it meant then only where it is bound against all of them.
+    `unseen` says why changes of the table would not be seen, where that is so.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Table:
     foreign_keys: tuple[ForeignKey, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     whole: tuple[TableColumn, ...] = ()
+    unseen: str = ""
 
     def read_by(self, names: Collection[str]) -> Table:
         """The table as a view reads it that uses these columns: others may come, go and change."""

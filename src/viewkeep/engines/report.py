@@ -35,6 +35,11 @@ def check_tables(view: View, find_table: Callable[[str], Table | None]) -> None:
                 f"table {table.name}, which view {view.name} reads, does not exist any more",
                 hint=f"create it again with its columns and REFRESH ... FULL, or {again}",
             )
+        if now.unseen:
+            raise BaseTableChanged(
+                f"changes of {table.name}, which view {view.name} reads, are not seen: it {now.unseen}",
+                hint=f"make it a table by itself again and REFRESH ... FULL, or {again}",
+            )
         if now.key != table.key:
             raise BaseTableChanged(
                 f"the key of {table.name} is {now.key or 'none'}; view {view.name} was made when it "

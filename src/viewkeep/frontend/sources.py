@@ -138,6 +138,11 @@ def _scan(binding: Binding, tree: exp.Table, name: str) -> Relation:
             UnknownTable, tree, f"there is no table {name}",
             "create it first, or check the spelling and the database",
         )  # fmt: skip
+    if table.unseen:
+        raise binding.fail(
+            Unsupported, tree, f"changes of {name} would not be seen: it {table.unseen}",
+            "read another table, into which you copy its rows",
+        )  # fmt: skip
     if not table.columns:
         raise binding.fail(
             Unsupported, tree, f"table {name} has no column of a type that viewkeep has",

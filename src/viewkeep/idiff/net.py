@@ -86,11 +86,16 @@ def net_changes(table: Table, log: exp.Query, *, all_keys: bool = False) -> exp.
     return net.where(exp.NEQ(this=_quoted(NET_KIND), expression=exp.Literal.string("none")))
 
 
-def net_changes_by_enforced_key(table: Table, log: exp.Query) -> exp.Select:
+def net_changes_by_enforced_key(table: Table, log: exp.Query, unordered: str = "") -> exp.Select:
     """The same where a key never names two rows, not even for a moment: then the first event of a key tells
     the row before, and the last event the row after. Of one statement, a row goes before another comes.
 
     Three times as fast as to cancel rows by their values, which are compared once here.
+
+    `unordered`: the column of the log that names a transaction, where statements of one may be logged in
+    another order than they changed a row. A statement is logged when it is over: a trigger that updates the
+    row which has just been inserted is logged before the INSERT, and so would be one that makes room for it.
+    The rows of keys that several statements of a transaction changed are cancelled by their values.
     """
     others = non_keys(table)
     comes = exp.Case(
@@ -101,12 +106,16 @@ def net_changes_by_enforced_key(table: Table, log: exp.Query) -> exp.Select:
     events = exp.select("*", exp.alias_(moment, _MOMENT, quoted=True)).from_(
         exp.Subquery(this=log, alias=_alias("log"))
     )
+    parts: dict[str, exp.Query] = {"events": events}
+    if unordered:
+        parts |= _in_order(table, unordered)
+    settled = next(reversed(parts))
     keys = [_quoted(k) for k in table.key]
     ends = exp.select(
         *keys,
         exp.alias_(exp.Min(this=_quoted(_MOMENT)), _FIRST, quoted=True),
         exp.alias_(exp.Max(this=_quoted(_MOMENT)), LAST, quoted=True),
-    ).from_("events")
+    ).from_(settled)
     ends = ends.group_by(*(k.copy() for k in keys))
     was = exp.EQ(this=exp.Mod(this=_of("ends", _FIRST), expression=_number(2)), expression=_number(0))
     is_ = exp.EQ(this=exp.Mod(this=_of("ends", LAST), expression=_number(2)), expression=_number(1))
@@ -125,13 +134,39 @@ def net_changes_by_enforced_key(table: Table, log: exp.Query) -> exp.Select:
         same = [exp.EQ(this=_of(alias, k), expression=_of("ends", k)) for k in table.key]
         at = exp.EQ(this=_of(alias, _MOMENT), expression=_of("ends", end))
         query = query.join(
-            exp.table_("events", alias=alias), on=exp.and_(*same, at, there.copy()), join_type="left"
+            exp.table_(settled, alias=alias), on=exp.and_(*same, at, there.copy()), join_type="left"
         )
     effective = disjunction(
         [exp.NEQ(this=exp.Paren(this=was), expression=exp.Paren(this=is_)), *moved]
     )  # else it ends as it began
     query = query.where(exp.Or(this=was.copy(), expression=is_.copy()), exp.Paren(this=effective))
-    return query.with_("events", as_=events).with_("ends", as_=ends)
+    for name, part in parts.items():
+        query = query.with_(name, as_=part)
+    return query.with_("ends", as_=ends)
+
+
+def _in_order(table: Table, unordered: str) -> dict[str, exp.Query]:
+    """Events whose moments can be relied on: as they are, but for keys in doubt. Of these only the rows are
+    left that did not come and go again, which are one before and one after at the most.
+
+    To look for transactions of several statements first is cheap, and mostly there are none."""
+    keys = [_quoted(k) for k in table.key]
+    several = exp.LT(this=exp.Min(this=_quoted(SEQ)), expression=exp.Max(this=_quoted(SEQ)))
+    mixed = exp.select(_quoted(unordered)).from_("events").group_by(_quoted(unordered)).having(several)
+    within = exp.In(this=_quoted(unordered), query=exp.Subquery(this=mixed))
+    doubted = exp.select(*(k.copy() for k in keys)).distinct().from_("events").where(within)
+    doubted = doubted.group_by(*(k.copy() for k in keys), _quoted(unordered)).having(several.copy())
+    same = exp.and_(*(exp.EQ(this=_of("events", k), expression=_of("doubted", k)) for k in table.key))
+    in_doubt = exp.Exists(this=exp.select(_number(1)).from_("doubted").where(same))
+    columns = [_quoted(n) for n in (*table.key, *non_keys(table))]
+    times = exp.Sum(this=_quoted(SIGN))
+    moment = exp.Case(ifs=[exp.If(this=exp.GT(this=times, expression=_number(0)), true=_number(1))])
+    moment.set("default", _number(0))
+    left = exp.select(*(c.copy() for c in columns), exp.alias_(moment, _MOMENT, quoted=True))
+    left = left.from_("events").where(in_doubt).group_by(*(c.copy() for c in columns))
+    left = left.having(exp.NEQ(this=times.copy(), expression=_number(0)))
+    others = exp.select(*columns, _quoted(_MOMENT)).from_("events").where(exp.Not(this=in_doubt.copy()))
+    return {"doubted": doubted, "settled": exp.Union(this=others, expression=left, distinct=False)}
 
 
 def images(table: Table, net: Expr, sign: str) -> exp.Query:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import Expr, both, column, disjunction, pre_name
+from viewkeep.algebra.expressions import Expr, both, column, disjunction, exactly, pre_name
 from viewkeep.algebra.nodes import (
     Aggregate,
     Column,
@@ -148,7 +148,8 @@ def _contribution(measure: Measure) -> Expr:
         value = exp.Abs(this=value)
     if measure.function == "magnitude":
         return value
-    return _of_sign(1, value, exp.Neg(this=value.copy()))
+    kind = _delta_type(measure) if measure.column.type != BIGINT else BIGINT
+    return _of_sign(1, value, exactly(exp.Neg(this=value.copy()), kind))
 
 
 def _new_state(node: Aggregate, delta: Ref, output: Stored) -> Node:
@@ -187,7 +188,7 @@ def _new_state(node: Aggregate, delta: Ref, output: Stored) -> Node:
 def _sum_of(measure: Measure) -> Expr:
     """What was kept, or 0 for a new group, plus the delta."""
     old = exp.Coalesce(this=column(pre_name(measure.name)), expressions=[exp.Literal.number(0)])
-    return exp.Add(this=old, expression=column(f"d:{measure.name}"))
+    return exactly(exp.Add(this=old, expression=column(f"d:{measure.name}")), measure.column.type)
 
 
 def _kept_or_come(measure: Measure) -> Expr:

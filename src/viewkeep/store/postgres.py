@@ -27,6 +27,7 @@ from viewkeep.capture.postgres import (
     XID,
     create_log,
     events,
+    logged_since,
     quoted,
     reads,
     start_capture,
@@ -312,8 +313,8 @@ class Store:
 
     def start_log(self, table: Table) -> None:
         """Logs the changes of a table's columns, besides those that are logged already."""
-        there = self.logged(table.name)
-        if there and {c.name for c in table.columns} <= there:
+        there = {c.name for c in table.columns} <= self.logged(table.name)
+        if there and logged_since(self._session, table.name) is not None:
             return
         wide = self._read_by_all(table)
         create_log(self._session, wide)
@@ -340,6 +341,21 @@ class Store:
             to_sql(PLACES.log(table)),
         )
         return frozenset(name for (name,) in rows)
+
+    def unlogged(self, view: View) -> list[Table]:
+        """The tables of a view that may have changed, after what the view shows, without an entry in the
+        log."""
+        missed = []
+        for table in view.tables:
+            since = logged_since(self._session, table.name)
+            if since is None or not self._session.rows(
+                "SELECT 1 FROM viewkeep.views "
+                "WHERE name = $1 AND pg_visible_in_snapshot(CAST($2 AS xid8), watermark)",
+                view.name.lower(),
+                since,
+            ):
+                missed.append(table)
+        return missed
 
     def _protect(self, table: Table) -> None:
         """A view over what views read of a table: PostgreSQL then refuses to drop or alter it."""

@@ -40,6 +40,7 @@ class DuckDBDatabase:
     indexes_several = False
     worth_an_index = 10_000
     indexes_in_refreshes = True  # nobody else writes while the file is open here
+    unordered = ""
     keeps_images = True
     looked_up = LOOKED_UP
 

@@ -437,7 +437,9 @@ class DuckDBEngine:
         rows = int(self._con.execute(to_sql(count)).fetchone()[0])
         after = exp.Literal.number(entry.watermark)
         pending = sum(
-            self._database.run(to_sql(waiting_rows(table, events_after(table.name, after))))
+            self._database.run(
+                to_sql(waiting_rows(table, events_after(table.name, after), self._database.unordered))
+            )
             for table in view.tables
         )
         versions = {table.name: entry.watermark for table in view.tables}

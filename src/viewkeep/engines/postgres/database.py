@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from viewkeep.algebra.nodes import Column
 from viewkeep.algebra.types import STRING
-from viewkeep.capture.postgres import AFTER, PLACES, compares_bytes, events, quoted
+from viewkeep.capture.postgres import AFTER, PLACES, XID, compares_bytes, events, quoted
 from viewkeep.catalog.models import Table, TableColumn
 from viewkeep.engines.following import as_arrow
 from viewkeep.engines.postgres.dialect import collated, to_sql
@@ -46,6 +46,7 @@ class PostgresDatabase:
     # Keys that may be null are not joined by hashing: without an index each is compared with every row.
     worth_an_index = 500
     indexes_in_refreshes = False  # everybody who writes to the table would have to wait
+    unordered = XID  # triggers of the user's make statements within statements
     keeps_images = False
     looked_up = sys.maxsize  # its planner weighs both ways by what it knows of the relations
 

@@ -3,7 +3,8 @@
 A client of any kind commits; viewkeep may not even run. So the delta script is stored in the database, as the
 statements that it consists of, and a deferred trigger runs them. It does so once for a transaction, however
 many statements that has had: MERGE, cascades and statements that change several tables are one batch. In a
-transaction, SET CONSTRAINTS ALL IMMEDIATE has the views follow at once.
+transaction, SET CONSTRAINTS ALL IMMEDIATE has the views follow at once; up to a statement that is made by
+a trigger, or one on tables with cascades, which has them follow at the end again.
 
     eager     one row a view: up to which of its statements the last transaction was maintained
     steps     the statements that maintain each view
@@ -55,6 +56,18 @@ SETUP = (
         n bigint;
         loops text := current_setting('enable_nestloop');
     BEGIN
+        -- We are called by capture() at once, while rows may be changed already of which the entries are yet
+        -- to come: by the statement around one that a trigger makes, and by cascades.
+        IF pg_trigger_depth() > 2 OR pg_trigger_depth() = 2 AND EXISTS (
+            SELECT FROM pg_constraint c WHERE c.contype = 'f'
+            AND (c.confdeltype IN ('c', 'n', 'd') OR c.confupdtype IN ('c', 'n', 'd'))
+            AND c.conrelid IN (SELECT t.tgrelid FROM pg_trigger t WHERE t.tgname = 'viewkeep:update')
+        ) THEN
+            SET CONSTRAINTS viewkeep.maintain DEFERRED;
+            DELETE FROM viewkeep.waiting WHERE xid = own AND view = NEW.view;
+            INSERT INTO viewkeep.waiting VALUES (own, NEW.view);
+            RETURN NULL;
+        END IF;
         SELECT last_value INTO upto FROM viewkeep.seq;
         FOR kept IN SELECT w.view FROM viewkeep.waiting w WHERE w.xid = own ORDER BY w.view LOOP
             UPDATE viewkeep.eager e SET xid = own, seq = CASE WHEN e.xid = own THEN e.seq ELSE 0 END
@@ -108,6 +121,7 @@ SETUP = (
     """,
     "CREATE CONSTRAINT TRIGGER maintain AFTER INSERT ON viewkeep.waiting DEFERRABLE INITIALLY DEFERRED "
     "FOR EACH ROW EXECUTE FUNCTION viewkeep.maintain()",
+    "ALTER TABLE viewkeep.waiting ENABLE ALWAYS TRIGGER maintain",
 )
 # entries that every other view has seen; views that come later will have seen what is over by now
 _TRIM = """
@@ -160,7 +174,7 @@ def _nets(database: PostgresDatabase, view: View) -> Iterator[_Row]:
     for table in view.tables:
         net, events = names.net(table.name), _events(table)
         if table.key:
-            query: exp.Query = net_changes_by_enforced_key(table, events)
+            query: exp.Query = net_changes_by_enforced_key(table, events, database.unordered)
         else:
             values = database.places.passing(f"values:{table.name.lower()}")
             yield ("net", None, None, None, database.temporary(values, value_changes(table, events)), None)

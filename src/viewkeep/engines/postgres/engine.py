@@ -37,6 +37,7 @@ from viewkeep.engines.transactional.netting import waiting_rows
 from viewkeep.engines.transactional.refresh import Refresher
 from viewkeep.errors import (
     AlreadyExists,
+    BaseTableChanged,
     CorruptCatalog,
     DependentViews,
     DuplicateKey,
@@ -414,7 +415,10 @@ class PostgresEngine:
     def refresh_together(
         self, views: Sequence[tuple[View, Compiled]], full: bool, progress: Progress
     ) -> list[Refresh]:
-        self._check_tables([view for view, _ in views])
+        if full:
+            self._log_again([view for view, _ in views])
+        else:
+            self._check_tables([view for view, _ in views])
         with self._told(), self._session.holding([view.name for view, _ in views]):
             done = self._persistently(lambda: self._maintain(views, full, progress))
             self._store.trim_logs({table.name for view, _ in views for table in view.tables})
@@ -427,6 +431,7 @@ class PostgresEngine:
             with self._at_one_moment([v for v in self.views() if v.name.lower() in anchors]):
                 return follow_tables(self._database, self._store.log(), followed)
 
+        self._check_tables([view for view in self.views() if view.name.lower() in anchors])
         with self._told(), self._session.holding(sorted(one.anchor for one in followed)):
             return self._persistently(read)
 
@@ -448,7 +453,29 @@ class PostgresEngine:
             key, form = view.to_json(), [found[table.name] for table in view.tables]
             if self._checked.get(key) != form:
                 check_tables(view, self.find_table)
+                if missed := self._unlogged(view):
+                    raise BaseTableChanged(missed, hint=f"REFRESH MATERIALIZED VIEW {view.name} FULL")
                 self._checked[key] = form
+
+    def _unlogged(self, view: View) -> str:
+        """What is to be said of a view whose log has a gap."""
+        with self._told():
+            missed = [table.name for table in self._store.unlogged(view)]
+        if not missed:
+            return ""
+        return (
+            f"changes of {', '.join(missed)}, which view {view.name} reads, may not have been logged: "
+            "triggers of viewkeep were dropped or switched off, or another table has the name now"
+        )
+
+    def _log_again(self, views: Sequence[View]) -> None:
+        """Views that are computed anew follow their tables from then on, whatever was lost before."""
+        for view in views:
+            check_tables(view, self.find_table)
+            if self._unlogged(view):
+                with self._told(), self._session.transaction():
+                    for table in view.tables:
+                        self._store.start_log(table)
 
     def _maintain(
         self, views: Sequence[tuple[View, Compiled]], full: bool, progress: Progress
@@ -510,10 +537,11 @@ class PostgresEngine:
             self._session.rows(f"{WITHOUT_LOOPS}, set_config($1, $2, true)", AFTER, entry.watermark)
             pending = 0
             for table in view.tables if not view.is_eager else ():
-                waiting = waiting_rows(table, self._database.events(table.name))
+                events = self._database.events(table.name)
+                waiting = waiting_rows(table, events, self._database.unordered)
                 pending += int(self._session.rows(self.sql(waiting))[0][0])
             versions = {table.name: version(entry.watermark) for table in view.tables}
-            problem = problem_with(view, self.find_table)
+            problem = problem_with(view, self.find_table) or self._unlogged(view)
             return Standing(rows, pending, entry.refreshed, versions, problem)
 
     def history(self) -> Result:

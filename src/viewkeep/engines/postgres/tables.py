@@ -10,7 +10,6 @@ from viewkeep.algebra import types as t
 from viewkeep.capture.postgres import HOME, quoted
 from viewkeep.catalog.models import ForeignKey, Table, TableColumn
 from viewkeep.engines.postgres.session import Session
-from viewkeep.errors import Unsupported
 from viewkeep.store.postgres import Store
 
 # names are looked up as Spark does, whatever their case; of two that differ in nothing else, the exact one
@@ -20,6 +19,24 @@ _NAMED = """
     WHERE lower(c.relname) = lower($1) AND c.relkind IN ('r', 'p', 'v') AND n.nspname <> 'viewkeep'
     AND CASE WHEN $2 = '' THEN n.nspname = ANY (current_schemas(false)) ELSE lower(n.nspname) = lower($2) END
     ORDER BY array_position(current_schemas(false), n.nspname), c.relname <> $1 LIMIT 1
+"""
+# the triggers of a statement are those of the table that it names, whichever others hold its rows
+_UNSEEN = """
+    SELECT CASE
+        WHEN c.relkind = 'p' THEN 'is partitioned, and statements may name its partitions'
+        WHEN c.relispartition THEN 'is a partition, and statements may name the whole table'
+        WHEN EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid)
+            THEN 'inherits from another, and statements may name that'
+        WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)
+            THEN 'has others that inherit from it, and statements may name these'
+        WHEN EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = c.oid)
+            THEN 'is written by a subscription, which has no statements'
+        WHEN EXISTS (
+            SELECT FROM pg_class o JOIN pg_trigger t ON t.tgrelid = o.oid AND t.tgname = 'viewkeep:update'
+            WHERE o.relnamespace = c.relnamespace AND lower(o.relname) = lower(c.relname) AND o.oid <> c.oid
+        ) THEN 'has the name of another that views read, but for the case of letters, and with it a log'
+        ELSE '' END
+    FROM pg_class c WHERE c.oid = $1
 """
 _IS_VIEW = """
     SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -47,7 +64,11 @@ _FORMS = """
            (SELECT array_agg(concat_ws(' ', attname, atttypid, atttypmod, attnotnull) ORDER BY attnum)
             FROM pg_attribute WHERE attrelid = to_regclass(p.name) AND attnum > 0 AND NOT attisdropped),
            (SELECT CAST(i.indkey AS text) FROM pg_index i
-            WHERE i.indrelid = to_regclass(p.name) AND i.indisprimary AND i.indimmediate)
+            WHERE i.indrelid = to_regclass(p.name) AND i.indisprimary AND i.indimmediate),
+           (SELECT string_agg(concat_ws(' ', oid, xmin, tgenabled), ',' ORDER BY oid)
+            FROM pg_trigger WHERE tgrelid = to_regclass(p.name) AND starts_with(tgname, 'viewkeep:')),
+           EXISTS (SELECT FROM pg_inherits WHERE to_regclass(p.name) IN (inhrelid, inhparent)),
+           EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = to_regclass(p.name))
     FROM unnest(CAST($1 AS text[])) WITH ORDINALITY AS p(name, number) ORDER BY p.number
 """
 
@@ -72,12 +93,8 @@ def find_table(session: Session, store: Store, name: str) -> Table | None:
     found = _found(session, name)
     if found is None or found[2] == "v":
         return None
-    schema, relation, kind, oid = found
-    if kind == "p":
-        raise Unsupported(
-            f"{name} is partitioned, and changes of its partitions would not be seen",
-            hint="read the partitions by name, as tables of their own",
-        )
+    schema, relation, _, oid = found
+    ((unseen,),) = session.rows(_UNSEEN, oid)
     columns, refused, key = [], {}, {}
     doc = store.table_doc(_said(schema, relation))
     tiny = {c.name for c in doc.columns if c.type == t.TINYINT} if doc else set()
@@ -98,7 +115,7 @@ def find_table(session: Session, store: Store, name: str) -> Table | None:
     own = tuple(key[position] for position in sorted(key))
     if any(k in refused for k in own):
         own = ()
-    made = Table(_said(schema, relation), tuple(columns), own, declared, refused)
+    made = Table(_said(schema, relation), tuple(columns), own, declared, refused, unseen=unseen)
     return replace(made, foreign_keys=(*declared, *doc.foreign_keys)) if doc else made
 
 
@@ -149,9 +166,11 @@ _TYPES = {
 
 def _parse_type(name: str) -> t.Type | None:
     """character(n) is none of ours, since it compares without the blanks at its end; nor is a numeric without
-    a scale, which is no decimal type of Spark's."""
+    a scale, or with one of more digits than it has, which is no decimal type of Spark's."""
     base, _, rest = name.partition("(")
     if base == "numeric":
-        return t.parse(f"DECIMAL({rest}") if rest else None
+        digits, _, scale = rest.rstrip(")").partition(",")
+        known = rest and 0 <= int(scale) <= int(digits) <= t.MAX_PRECISION
+        return t.decimal(int(digits), int(scale)) if known else None
     _, _, after = rest.partition(")")
     return _TYPES.get(base + after)

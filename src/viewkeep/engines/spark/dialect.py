@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import rewritten
+from viewkeep.algebra.expressions import DIGITS_OF_A_NEGATIVE, EXACTLY, rewritten
+from viewkeep.algebra.types import MAX_PRECISION
 from viewkeep.errors import Unsupported
 from viewkeep.frontend.functions import CAST, PREFIX, SPARK_NAMES, TRY_CAST
 from viewkeep.frontend.typed import QUOTIENT
@@ -15,6 +16,8 @@ from viewkeep.frontend.typed import QUOTIENT
 # effect while the count is below ten to the power of the digits that the first keeps more than the second.
 _GUARD_DIGITS = 10
 _LARGEST_SCALE = 14
+# of a result of too many digits Spark keeps so many after the point
+_KEPT_SCALE = 6
 
 
 def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
@@ -25,6 +28,8 @@ def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
 def _translate(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Anonymous) and node.name.lower() == QUOTIENT:
         return _quotient(node)
+    if EXACTLY in node.meta:
+        return _exactly(node, *node.meta[EXACTLY])
     if isinstance(node, exp.Anonymous) and node.name.startswith(PREFIX) and node.meta_get("made"):
         return _call(node.name.removeprefix(PREFIX), node.expressions)
     return node
@@ -99,6 +104,35 @@ def _call(name: str, arguments: list[exp.Expr]) -> exp.Expr:
         where = {"ltrim_of": "LEADING", "rtrim_of": "TRAILING"}.get(name, "BOTH")
         return exp.Trim(this=given[0], expression=given[1], position=where)
     return exp.Anonymous(this=SPARK_NAMES[name], expressions=given)
+
+
+def _exactly(node: exp.Expr, precision: int, scale: int) -> exp.Expr:
+    """A sum or a negative of decimals without rounding.
+
+    Spark rounds a negative to 34 digits. Of a sum or a difference that could have 39 it cuts the last digit
+    after the point, unless there are six or fewer. One of 37 digits is exact, and a value that has
+    38 fails rather than loses a digit.
+    """
+    cut = precision >= MAX_PRECISION and scale > _KEPT_SCALE
+    if isinstance(node, exp.Add):
+        if not cut:
+            return node
+        return exp.Add(this=_narrower(node.this, scale), expression=_narrower(node.expression, scale))
+    if precision <= DIGITS_OF_A_NEGATIVE:
+        return node
+    value = _narrower(node.this, scale) if cut else node.this.copy()
+    zero = exp.Cast(this=exp.Literal.number(0), to=_decimal(MAX_PRECISION - 1 if cut else precision, scale))
+    return exp.Paren(this=exp.Sub(this=zero, expression=value))
+
+
+def _narrower(value: exp.Expr, scale: int) -> exp.Expr:
+    """A decimal of 38 digits as one of 37."""
+    fitting = exp.TryCast(this=value.copy(), to=_decimal(MAX_PRECISION - 1, scale), safe=True)
+    there = exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null()))
+    lost = exp.And(this=there, expression=exp.Is(this=fitting.copy(), expression=exp.Null()))
+    text = exp.Literal.string(f"a sum of decimals with {scale} digits after the point needs all 38 digits")
+    failing = exp.Anonymous(this="raise_error", expressions=[text])
+    return exp.Case(ifs=[exp.If(this=lost, true=failing)], default=fitting)
 
 
 def _quotient(node: exp.Anonymous) -> exp.Expr:

@@ -519,7 +519,8 @@ class SparkEngine:
         with self._lock:
             check_tables(view, self.find_table)
             state = self._keeper(view).shown(view, as_it_is=True)
-            query: exp.Query = pinned(compiled.query or parse_sql(view.sql), state.watermark)
+            read = {table.name: self._kept_columns(table) for table in view.tables}
+            query: exp.Query = pinned(compiled.query or parse_sql(view.sql), state.watermark, read)
             # Spark has no ANY and ALL of its own
             if compiled.verified_by_plan or query.find(exp.Any, exp.All):
                 names = SparkNames(view.name, state.watermark, state.watermark)
@@ -539,6 +540,11 @@ class SparkEngine:
                     recomputed.unpersist()
             except FAILURES as problem:
                 raise translated(problem) from problem
+
+    def _kept_columns(self, table: Table) -> list[str]:
+        """The columns that a table had when a view was made over it, and has still."""
+        now = self.find_table(table.name) or table
+        return [c.name for c in table.at_create().columns if now.column(c.name) is not None]
 
     def standing(self, view: View, compiled: Compiled) -> Standing:
         for table in view.tables:

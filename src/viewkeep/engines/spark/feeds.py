@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import inheritable_thread_target
-from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from viewkeep.capture.delta import (
@@ -28,7 +27,7 @@ from viewkeep.catalog.models import Table, View
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.report import kinds_present
 from viewkeep.engines.spark.dialect import to_sql
-from viewkeep.engines.spark.errors import first_line
+from viewkeep.engines.spark.errors import FAILURES, first_line
 from viewkeep.engines.spark.names import LOCAL_ROWS, bare, temporary, versioned
 from viewkeep.engines.spark.nearby import answered, arrow_type
 from viewkeep.engines.spark.relations import Relations
@@ -134,7 +133,7 @@ class Feeds:
         """Spark's problems with a table's feed, as a user should hear of them."""
         try:
             yield
-        except PySparkException as problem:
+        except FAILURES as problem:
             raise BaseTableChanged(
                 f"the change feed of {table.name} past version {self._state.watermark[table.name]} cannot be "
                 f"read: {first_line(problem)}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -61,23 +61,19 @@ def temporary(name: str) -> str:
     return "viewkeep_" + "".join(c if c.isalnum() else "_" for c in name)
 
 
-def pinned(query: exp.Expr, versions: Mapping[str, int]) -> exp.Query:
-    """The user's query with each base table as of a version. CTE names are not tables."""
+def pinned(query: exp.Expr, versions: Mapping[str, int], columns: Mapping[str, Sequence[str]]) -> exp.Query:
+    """The user's query with each base table as of a version, and with those columns: one that was added since
+    is none that `*` means. CTE names are not tables."""
 
-    copied = query.copy()
-    ctes = {id(node) for node in copied.find_all(exp.Table) if means_cte(node)}
-
-    def pin(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Table) and id(node) not in ctes:
-            name = same_table(".".join(part.name for part in node.parts), versions)
-            if name is not None:
-                made = versioned(name, versions[name])
-                made.set("alias", node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name)))
-                return made
-        return node
-
-    made = copied.transform(pin, copy=False)
+    made = query.copy()
     assert isinstance(made, exp.Query)
+    for node in [node for node in made.find_all(exp.Table) if not means_cte(node)]:
+        name = same_table(".".join(part.name for part in node.parts), versions)
+        if name is not None:
+            alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
+            rows = exp.select(*map(bare, columns[name])).from_(versioned(name, versions[name]))
+            # in brackets what is joined to a table is a part of it
+            node.replace(exp.Subquery(this=rows, alias=alias, joins=node.args.get("joins")))
     return made
 
 

@@ -21,7 +21,15 @@ import pyarrow as pa
 from sqlglot import exp
 
 from viewkeep.algebra.bags import is_bag
-from viewkeep.algebra.expressions import Expr, column, columns_of, conjuncts, pre_name, substitute
+from viewkeep.algebra.expressions import (
+    AS_ITS_ENGINE_DOES,
+    Expr,
+    column,
+    columns_of,
+    conjuncts,
+    pre_name,
+    substitute,
+)
 from viewkeep.algebra.nodes import Column, Item, Node, Project, Scan, Select, passing, walk
 from viewkeep.algebra.script_nodes import BaseDiff, Images, Ref, SemiJoin, Stored, Union
 from viewkeep.algebra.types import Type
@@ -156,6 +164,8 @@ class Nearby:
         tree = build(near, here)
         if not all(map(_is_ours, tree.find_all(exp.Anonymous))):
             return None  # a function of the user's own, whatever DuckDB has by that name
+        if any(AS_ITS_ENGINE_DOES in node.meta for node in tree.find_all(exp.Neg, exp.Abs)):
+            return None
         try:
             return self._run(tree, here.rows).cast(schema)
         except (duckdb.Error, pa.ArrowInvalid):

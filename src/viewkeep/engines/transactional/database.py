@@ -71,6 +71,9 @@ class Database(Protocol):
     """How many rows a stored relation must have to be worth an index."""
     indexes_in_refreshes: bool
     """Whether a refresh may index base tables: others who write to them would have to wait."""
+    unordered: str
+    """The column of the log that names a transaction, where its statements may be logged in another order
+    than they changed rows; else ""."""
     keeps_images: bool
     """Whether changed rows, as they were and as they are, get a relation of their own for all views: it takes
     a statement more, and spares each script the planning."""

@@ -160,7 +160,9 @@ class Nets:
             events, net = database.events(table.name), names.net(table.name)
             told = database.sql(census(table, net))
             if table.key:
-                made = [database.temporary(net, net_changes_by_enforced_key(table, events))]
+                made = [
+                    database.temporary(net, net_changes_by_enforced_key(table, events, database.unordered))
+                ]
             else:
                 values = database.places.passing(f"values:{table.name.lower()}")
                 now = database.read(table, [c.name for c in table.columns])
@@ -188,10 +190,10 @@ def moves_and_updates(events: exp.Select) -> exp.Select:
     return exp.select(signed(exp.GT), signed(exp.LT)).from_(log).group_by(bare(SEQ))
 
 
-def waiting_rows(table: Table, events: exp.Select) -> exp.Select:
+def waiting_rows(table: Table, events: exp.Select, unordered: str) -> exp.Select:
     """How many rows of a table changed, each counted once, from its events."""
     if table.key:
-        return counted(net_changes_by_enforced_key(table, events))
+        return counted(net_changes_by_enforced_key(table, events, unordered))
     return changed_rows(exp.Subquery(this=value_changes(table, events), alias="net"))
 
 

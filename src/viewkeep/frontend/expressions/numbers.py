@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr
+from viewkeep.algebra.expressions import AS_ITS_ENGINE_DOES, DIGITS_OF_A_NEGATIVE, Expr
 from viewkeep.algebra.types import Type
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend import functions
@@ -110,7 +110,15 @@ def _neg(typing: Typing, node: exp.Neg) -> Typed:
         for digits, narrow in (("2147483648", t.INT), ("9223372036854775808", t.BIGINT)):
             if node.this.name == digits:
                 return Typed(exp.Cast(this=made, to=narrow.sql()), narrow, False)
-    return Typed(made, inner.type, inner.nullable)
+    return Typed(_as_spark_does(made, inner), inner.type, inner.nullable)
+
+
+def _as_spark_does(made: Expr, inner: Typed) -> Expr:
+    """A negative, or an absolute value, which Spark rounds where it has many digits: nobody else should
+    compute it for Spark."""
+    if inner.type.kind == "decimal" and inner.type.precision > DIGITS_OF_A_NEGATIVE:
+        made.meta[AS_ITS_ENGINE_DOES] = True
+    return made
 
 
 def _round(typing: Typing, node: exp.Round) -> Typed:
@@ -139,7 +147,8 @@ def _abs(typing: Typing, node: exp.Abs) -> Typed:
     inner = typing.type(node.this)
     if not inner.type.is_numeric:
         raise typing.fail(TypeMismatch, node, f"ABS needs a number, not {inner.type}", "use CAST")
-    return Typed(exp.Abs(this=inner.expression), inner.type, inner.nullable)
+    made = _as_spark_does(exp.Abs(this=inner.expression), inner)
+    return Typed(made, inner.type, inner.nullable)
 
 
 def _beside_decimal(part: Typed, other: Typed) -> Type:
