@@ -274,7 +274,7 @@ REFUSED = [
     ("SELECT a FROM s WHERE a IN (SELECT k, a FROM r)", "type_mismatch"),
     ("SELECT a FROM s WHERE ^a IN (SELECT s FROM r)", "type_mismatch"),
     ("SELECT (SELECT k, a FROM r) AS x FROM s", "type_mismatch"),
-    ("SELECT s.a FROM s LEFT JOIN r ON EXISTS (SELECT 1 FROM r AS x WHERE x.k = s.k AND x.a = r.a)", "unsupported"),
+    ("SELECT s.a FROM s LEFT JOIN r ON EXISTS (SELECT 1 FROM r AS x WHERE x.k = s.k AND x.a = ^r.nope)", "unknown_column"),
     ("SELECT s.a FROM s LEFT JOIN r ON ^k IN (SELECT k FROM r)", "ambiguous_column"),
     ("SELECT a FROM s WHERE EXISTS (SELECT 1 FROM r WHERE r.k = ^s.nope)", "unknown_column"),
     ("SELECT ^ROW_NUMBER() OVER () AS m FROM s", "unsupported"),
