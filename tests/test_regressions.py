@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import viewkeep
-from viewkeep.errors import Unsupported
+from viewkeep.errors import EngineError, Unsupported
 
 from .helpers import con
 from .oracle.grammar import Case, Col, Tab
@@ -999,3 +999,42 @@ def test_a_limit_over_equal_keys_of_which_one_is_selected(strategy: str) -> None
             vk.sql(change)
             vk.refresh("v")
             assert vk.verify("v")
+
+
+def test_an_element_at_a_position_that_is_written_out() -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(S.ddl())
+        vk.sql("INSERT INTO s VALUES (1, 1, 5), (2, 1, 3), (3, 1, 9)")
+        vk.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT ELEMENT_AT(COLLECT_LIST(b), 1) AS f, ELEMENT_AT(COLLECT_LIST(b), -1) AS l, "
+            "COLLECT_LIST(b)[1] AS m, GET(COLLECT_LIST(b), 3) AS n FROM s"
+        )
+        assert vk.sql("SELECT * FROM v").rows == ((3, 9, 5, None),)
+
+
+@pytest.mark.xdist_group("postgres")
+@pytest.mark.parametrize(
+    ("call", "inside", "outside"),
+    [
+        ("TIMESTAMP_SECONDS", (-62135596800, 253402300799), (-62135596801, 253402300800)),
+        ("TIMESTAMP_MILLIS", (-62135596800000, 253402300799999), (-62135596800001, 253402300800000)),
+        ("TIMESTAMP_MICROS", (-62135596800000000, 253402300799999999), (9223372036854775807,)),
+    ],
+)
+def test_moments_of_the_first_and_the_last_year(
+    postgres: viewkeep.Connection, call: str, inside: tuple[int, ...], outside: tuple[int, ...]
+) -> None:
+    with viewkeep.connect("duckdb:") as duckdb:
+        for vk in (duckdb, postgres):
+            vk.sql("CREATE TABLE s (k BIGINT, PRIMARY KEY (k))")
+            vk.sql(f"INSERT INTO s VALUES {', '.join(f'({n})' for n in inside)}")
+            vk.sql(f"CREATE MATERIALIZED VIEW v AS SELECT CAST({call}(k) AS STRING) AS t FROM s")
+            first, last = sorted(row[0] for row in vk.sql("SELECT t FROM v").rows)
+            assert first.startswith("0001-01-01 00:00:00")
+            assert last.startswith("9999-12-31 23:59:59")
+            for n in outside:
+                vk.sql(f"INSERT INTO s VALUES ({n})")
+                with pytest.raises(EngineError):
+                    vk.refresh("v")
+                vk.sql(f"DELETE FROM s WHERE k = {n}")
+                vk.refresh("v")
