@@ -96,6 +96,7 @@ VIEWS = {
     "minmax": "SELECT a, MIN(b) AS lo, MAX(b) AS hi, COUNT(DISTINCT s) AS d FROM r GROUP BY a",
     "minkeyless": "SELECT MIN(b) AS lo, MAX(s) AS hi FROM r",
     "sumdistinct": "SELECT a, COUNT(DISTINCT b) AS n, SUM(DISTINCT b) AS s, AVG(DISTINCT b) AS m FROM r GROUP BY a",
+    "pivot": "SELECT * FROM (SELECT s, a, b FROM r) PIVOT (SUM(b) AS total, COUNT(*) AS n FOR s IN ('x', 'y' AS yy))",
     "filter": "SELECT a, SUM(b) FILTER (WHERE s = 'x') AS x, COUNT(*) FILTER (WHERE b > 5) AS n FROM r GROUP BY a",
     "cofactor": "SELECT r.s, COFACTOR(r.b, u.c) AS m FROM r JOIN u ON r.a = u.a GROUP BY r.s",
     "stddev": "SELECT a, STDDEV(b) AS sd, VAR_POP(b) AS v, COVAR_POP(b, k) AS c FROM r GROUP BY a",
@@ -322,6 +323,7 @@ CONSTRUCTS = (
     ),
     Construct("aggregates", "`COUNT`, `SUM`, `AVG` of `DISTINCT`", ("sumdistinct",)),
     Construct("aggregates", "`FILTER`", ("filter",)),
+    Construct("aggregates", "`PIVOT`", ("pivot",)),
     Construct("aggregates", "`STDDEV`, `VARIANCE`, `COVAR`, `CORR`", ("stddev",)),
     Construct("aggregates", "`COFACTOR`", ("cofactor",)),
     Construct("aggregates", "`BOOL_AND`, `BOOL_OR`, `COUNT_IF`", ("bools",)),
@@ -435,6 +437,10 @@ BATCHES = (
 
 # queries that no engine takes, in words that all take
 WRITTEN_OUT = {
+    VIEWS[
+        "pivot"
+    ]: "SELECT a, SUM(b) FILTER (WHERE s = 'x') AS x_total, NULLIF(COUNT(*) FILTER (WHERE s = 'x'), 0) AS x_n, "
+    "SUM(b) FILTER (WHERE s = 'y') AS yy_total, NULLIF(COUNT(*) FILTER (WHERE s = 'y'), 0) AS yy_n FROM r GROUP BY a",
     VIEWS[
         "cofactor"
     ]: "SELECT s, COUNT(x) AS n, COALESCE(SUM(x), 0) AS x, COALESCE(SUM(y), 0) AS y, COALESCE(SUM(x * x), 0) AS xx, "

@@ -920,7 +920,13 @@ def test_a_union_in_a_subquery_that_looks_out(condition: str) -> None:
 @pytest.mark.parametrize(
     ("query", "what"),
     [
-        ("SELECT * FROM (SELECT k, a, b FROM s) PIVOT (SUM(a) FOR b IN (1, 2))", "PIVOT"),
+        ("SELECT * FROM (SELECT k, a, b FROM s) PIVOT (SUM(a) FOR (k, b) IN ((1, 2)))", "PIVOT"),
+        ("SELECT * FROM s PIVOT (SUM(a) FOR b IN ('x'))", "PIVOT"),
+        ("SELECT * FROM s PIVOT (SUM(a) FOR s.b IN (1))", "PIVOT"),
+        ("SELECT * FROM s PIVOT (SUM(a), MAX(k) FOR b IN (1))", "PIVOT"),
+        ("SELECT * FROM s PIVOT (COLLECT_LIST(a) FOR b IN (1))", "PIVOT"),
+        ("SELECT * FROM s PIVOT (SUM(a) FOR b IN (1)) PIVOT (SUM(k) FOR a IN (1))", "PIVOT"),
+        ("SELECT * FROM s UNPIVOT (v FOR n IN (a, b))", "PIVOT"),
         ("SELECT * FROM (SELECT k, a FROM s) TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
         ("SELECT k FROM s LIMIT 50 PERCENT", "LIMIT"),
         ("SELECT a, COUNT(*) AS n FROM s GROUP BY a WITH TOTALS", "TOTALS"),
