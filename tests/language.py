@@ -77,6 +77,8 @@ VIEWS = {
     "onleft": "SELECT r.k, u.k AS uk FROM r LEFT JOIN u ON r.a = u.a AND u.c NOT IN (SELECT x.b FROM r AS x)",
     "onfull": "SELECT r.k, u.k AS uk FROM r FULL JOIN u ON r.a = u.a AND EXISTS (SELECT 1 FROM u AS x WHERE x.c = r.b)",
     "onanti": "SELECT r.k FROM r ANTI JOIN u ON r.a = u.a AND u.c > (SELECT MIN(x.b) FROM r AS x WHERE x.a = u.a)",
+    "onboth": "SELECT r.k, u.k AS uk FROM r LEFT JOIN u ON r.a = u.a AND EXISTS (SELECT 1 FROM u AS x WHERE x.a = r.b OR x.c < u.c)",
+    "onbothfull": "SELECT r.k, u.k AS uk FROM r FULL JOIN u ON r.a = u.a AND r.b NOT IN (SELECT x.c FROM u AS x WHERE x.k <> u.k)",
     "nested": "SELECT k FROM r WHERE a IN (SELECT a FROM u WHERE c > (SELECT MIN(b) FROM r))",
     "unionall": "SELECT a, b FROM r UNION ALL SELECT a, c FROM u",
     "union": "SELECT a, b FROM r UNION SELECT a, c FROM u",
@@ -94,6 +96,7 @@ VIEWS = {
     "minmax": "SELECT a, MIN(b) AS lo, MAX(b) AS hi, COUNT(DISTINCT s) AS d FROM r GROUP BY a",
     "minkeyless": "SELECT MIN(b) AS lo, MAX(s) AS hi FROM r",
     "sumdistinct": "SELECT a, COUNT(DISTINCT b) AS n, SUM(DISTINCT b) AS s, AVG(DISTINCT b) AS m FROM r GROUP BY a",
+    "pivot": "SELECT * FROM (SELECT s, a, b FROM r) PIVOT (SUM(b) AS total, COUNT(*) AS n FOR s IN ('x', 'y' AS yy))",
     "filter": "SELECT a, SUM(b) FILTER (WHERE s = 'x') AS x, COUNT(*) FILTER (WHERE b > 5) AS n FROM r GROUP BY a",
     "cofactor": "SELECT r.s, COFACTOR(r.b, u.c) AS m FROM r JOIN u ON r.a = u.a GROUP BY r.s",
     "stddev": "SELECT a, STDDEV(b) AS sd, VAR_POP(b) AS v, COVAR_POP(b, k) AS c FROM r GROUP BY a",
@@ -265,6 +268,7 @@ CONSTRUCTS = (
     ),
     Construct("subqueries", "in `ON` of an inner join", ("onsub",)),
     Construct("subqueries", "in `ON` of other joins", ("onleft", "onfull", "onanti")),
+    Construct("subqueries", "in `ON`, over both sides", ("onboth", "onbothfull")),
     Construct("subqueries", "subqueries in subqueries", ("nested",)),
     Construct("set operations", "`UNION ALL`", ("unionall",)),
     Construct("set operations", "`UNION`", ("union",)),
@@ -319,6 +323,7 @@ CONSTRUCTS = (
     ),
     Construct("aggregates", "`COUNT`, `SUM`, `AVG` of `DISTINCT`", ("sumdistinct",)),
     Construct("aggregates", "`FILTER`", ("filter",)),
+    Construct("aggregates", "`PIVOT`", ("pivot",)),
     Construct("aggregates", "`STDDEV`, `VARIANCE`, `COVAR`, `CORR`", ("stddev",)),
     Construct("aggregates", "`COFACTOR`", ("cofactor",)),
     Construct("aggregates", "`BOOL_AND`, `BOOL_OR`, `COUNT_IF`", ("bools",)),
@@ -432,6 +437,10 @@ BATCHES = (
 
 # queries that no engine takes, in words that all take
 WRITTEN_OUT = {
+    VIEWS[
+        "pivot"
+    ]: "SELECT a, SUM(b) FILTER (WHERE s = 'x') AS x_total, NULLIF(COUNT(*) FILTER (WHERE s = 'x'), 0) AS x_n, "
+    "SUM(b) FILTER (WHERE s = 'y') AS yy_total, NULLIF(COUNT(*) FILTER (WHERE s = 'y'), 0) AS yy_n FROM r GROUP BY a",
     VIEWS[
         "cofactor"
     ]: "SELECT s, COUNT(x) AS n, COALESCE(SUM(x), 0) AS x, COALESCE(SUM(y), 0) AS y, COALESCE(SUM(x * x), 0) AS xx, "

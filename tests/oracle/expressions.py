@@ -84,8 +84,11 @@ def typed(draw: st.DrawFn, scope: Scope) -> tuple[str, str]:
         made += [(f"UPPER({ref})", "STRING"), (f"({ref} || 'a')", "STRING"), (f"LENGTH({ref})", "INT")]
         made += [(f"SUBSTRING({ref}, 1, 1)", "STRING"), (f"REPLACE({ref}, 'a', 'b')", "STRING")]
         made += [(f"NVL2({ref}, 1, 0)", "INT"), (f"CONCAT({ref}, 'c')", "STRING")]
+        made += [(f"REGEXP_REPLACE({ref}, '[ab]', 'c')", "STRING"), (f"INITCAP({ref})", "STRING")]
+        made += [(f"REGEXP_EXTRACT({ref}, '[bc]', 0)", "STRING"), (f"MD5({ref})", "STRING")]
     if kind == "DATE":
         made += [(f"YEAR({ref})", "INT"), (f"MONTH({ref})", "INT"), (f"LAST_DAY({ref})", "DATE")]
+        made += [(f"NEXT_DAY({ref}, 'MON')", "DATE")]
         made += [(f"DATEDIFF({ref}, DATE '2024-01-01')", "INT"), (f"DATE_ADD({ref}, 1)", "?")]
         made += [(f"CAST({ref} AS TIMESTAMP)", "TIMESTAMP")]
     if kind == "TIMESTAMP":

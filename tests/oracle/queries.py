@@ -131,8 +131,9 @@ def from_clause(draw: st.DrawFn, around: Around, depth: int) -> tuple[str, Scope
             side = draw(st.sampled_from(["", "LEFT ", "RIGHT ", "FULL "]))
             return f"{text} {side}JOIN {item} USING ({name})", _using(scope, own, name, kind), where
         condition = draw(join_condition(scope, own))
-        if around.room > 0 and draw(one_in(8)):  # a subquery that looks at one side
-            asked = draw(with_subquery(around, draw(st.sampled_from([scope, own]))))
+        if around.room > 0 and draw(one_in(8)):  # a subquery that looks at one side, or at both
+            seen = draw(st.sampled_from([scope, own, Scope(scope.columns + own.columns)]))
+            asked = draw(with_subquery(around, seen))
             condition = f"({condition}) AND {asked}"
         if style in ("SEMI", "ANTI"):
             text = f"{text} LEFT {style} JOIN {item} ON {condition}"

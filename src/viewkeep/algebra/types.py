@@ -61,7 +61,7 @@ class Type:
 
 
 BOOLEAN = Type("boolean")
-TINYINT = Type("tinyint")
+TINYINT, SMALLINT = Type("tinyint"), Type("smallint")
 INT = Type("int")
 BIGINT = Type("bigint")
 DOUBLE = Type("double")

@@ -1,18 +1,17 @@
 """The functions that views can call: what Spark calls them, what they take, what they give.
 
-Two tables. `SIGNATURES` has an entry for every form of every function. `called` says which function a
-syntax node calls, since sqlglot has classes of its own for most: LOCATE('a', s) and INSTR(s, 'a') are one.
-A typed call is an `exp.Anonymous` named after the signature; each engine's dialect spells it.
+Two tables. `SIGNATURES` (signatures.py) has an entry for every form of every function. `called` says which
+function a syntax node calls, since sqlglot has classes of its own for most: LOCATE('a', s) and INSTR(s, 'a')
+are one. A typed call is an `exp.Anonymous` named after the signature; each engine's dialect spells it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -20,177 +19,20 @@ from sqlglot.dialects.dialect import Dialect
 from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.types import Type
+from viewkeep.frontend.signatures import SIGNATURES, SPARK_NAMES
 
 PREFIX = "vk_"  # of typed calls in plans
 CAST, TRY_CAST = "cast", "try_cast"
 
 
-@dataclass(frozen=True)
-class Signature:
-    """One form of a function. `name` is unique; `spark` is what Spark calls it."""
-
-    name: str
-    spark: str
-    parameters: tuple[str, ...]
-    result: Type | Callable[[Sequence[Type]], Type]
-    may_be_null: bool = False  # even where no argument is
-    optional: int = 0  # how many parameters at the end may be left out
-    repeated: bool = False  # the last parameter any number of times
-
-    def takes(self, types: Sequence[Type]) -> bool:
-        """Whether arguments of these types fit."""
-        wanted = self.parameters_for(len(types))
-        return wanted is not None and all(fits(k, x) for k, x in zip(wanted, types, strict=True))
-
-    def parameters_for(self, count: int) -> tuple[str, ...] | None:
-        """The parameters of a call with so many arguments, or None."""
-        most = len(self.parameters)
-        if self.repeated and count >= most:
-            return self.parameters + self.parameters[-1:] * (count - most)
-        return self.parameters[:count] if most - self.optional <= count <= most else None
-
-    def result_of(self, types: Sequence[Type]) -> Type:
-        """The type of a call."""
-        return self.result if isinstance(self.result, Type) else self.result(types)
-
-
-# What a parameter takes. A number goes where a double is wanted, a date where a timestamp is and the other
-# way round: Spark casts there too. Nothing else is cast unasked: Spark reads the string '1' as a number
-# where one is wanted, and fails at run time for the string 'x'.
-_INTS = ("tinyint", "smallint", "int")
-_TAKES: Mapping[str, Callable[[Type], bool]] = {
-    "string": lambda x: x == t.STRING,
-    "boolean": lambda x: x == t.BOOLEAN,
-    "int": lambda x: x.kind in _INTS,
-    "bigint": lambda x: x.is_integer,
-    "double": lambda x: x.is_numeric,
-    "exactly double": lambda x: x == t.DOUBLE,
-    "integer": lambda x: x.is_integer,
-    "decimal": lambda x: x.kind == "decimal",
-    "date": lambda x: x in (t.DATE, t.TIMESTAMP),
-    "timestamp": lambda x: x in (t.DATE, t.TIMESTAMP),
-    "literal": lambda x: True,  # a string or a whole number, written out
-}
-CAST_TO: Mapping[str, Type] = {
-    "string": t.STRING, "boolean": t.BOOLEAN, "int": t.INT, "bigint": t.BIGINT, "double": t.DOUBLE,
-    "exactly double": t.DOUBLE, "integer": t.INT, "date": t.DATE, "timestamp": t.TIMESTAMP,
-}  # fmt: skip
-
-
-def fits(parameter: str, type_: Type) -> bool:
-    """Whether a value of the type can be given for the parameter; a bare NULL can for any."""
-    return type_ == t.NULL or _TAKES[parameter](type_)
-
-
-def _same(types: Sequence[Type]) -> Type:
-    return types[0]
-
-
-def _wider(types: Sequence[Type]) -> Type:
-    found = t.widest(types[0], types[1])
-    assert found is not None  # both are numbers
-    return found
-
-
-def _whole(types: Sequence[Type]) -> Type:
-    """CEIL and FLOOR of DECIMAL(p,s): one more digit before the point, as 9.9 becomes 10."""
-    return t.decimal(types[0].precision - types[0].scale + 1, 0)
-
-
-def rounded(type_: Type, scale: int) -> Type:
-    """ROUND of a decimal: one more digit before the point, as 9.96 becomes 10.0."""
-    digits = type_.precision - type_.scale + 1
-    if scale < 0:
-        return Type("decimal", min(max(digits, -scale + 1), t.MAX_PRECISION), 0)
-    kept = min(type_.scale, scale)
-    return Type("decimal", min(digits + kept, t.MAX_PRECISION), kept)
-
-
-def _table() -> Iterator[Signature]:
-    def one(name: str, parameters: str, result: Any, spark: str = "", **more: Any) -> Signature:
-        return Signature(name, spark or name, tuple(p for p in parameters.split(", ") if p), result, **more)
-
-    # numbers
-    yield one("sign", "double", t.DOUBLE)
-    for name in ("ceil", "floor"):
-        yield one(name + "_integer", "integer", t.BIGINT, spark=name)
-        yield one(name + "_decimal", "decimal", _whole, spark=name)
-        yield one(name + "_double", "exactly double", t.BIGINT, spark=name)
-    yield one("sqrt", "double", t.DOUBLE)
-    yield one("power", "double, double", t.DOUBLE)
-    yield one("exp", "double", t.DOUBLE)
-    yield one("ln", "double", t.DOUBLE, may_be_null=True)
-    yield one("log", "double, double", t.DOUBLE, may_be_null=True)
-    yield one("log2", "double", t.DOUBLE, may_be_null=True)
-    yield one("log10", "double", t.DOUBLE, may_be_null=True)
-    yield one("pmod", "integer, integer", _wider)
-    yield one("isnan", "double", t.BOOLEAN)
-    # strings
-    for name in ("trim", "ltrim", "rtrim"):
-        yield one(name, "string", t.STRING)
-        yield one(name + "_of", "string, string", t.STRING, spark=name)
-    yield one("length", "string", t.INT)
-    yield one("substring", "string, int, int", t.STRING, optional=1)
-    yield one("left", "string, int", t.STRING)
-    yield one("right", "string, int", t.STRING)
-    yield one("replace", "string, string, string", t.STRING, optional=1)
-    yield one("translate", "string, string, string", t.STRING)
-    yield one("lpad", "string, int, string", t.STRING, optional=1)
-    yield one("rpad", "string, int, string", t.STRING, optional=1)
-    yield one("repeat", "string, int", t.STRING)
-    yield one("space", "int", t.STRING)
-    yield one("reverse", "string", t.STRING)
-    yield one("instr", "string, string", t.INT)
-    yield one("startswith", "string, string", t.BOOLEAN)
-    yield one("endswith", "string, string", t.BOOLEAN)
-    yield one("contains", "string, string", t.BOOLEAN)
-    yield one("split_part", "string, string, int", t.STRING)
-    yield one("ascii", "string", t.INT)
-    yield one("chr", "bigint", t.STRING)
-    # dates
-    yield one("date_add", "date, int", t.DATE)
-    yield one("date_sub", "date, int", t.DATE)
-    yield one("add_months", "date, int", t.DATE)
-    yield one("datediff", "date, date", t.INT)
-    for name in ("year", "quarter", "month", "day", "dayofweek", "weekday", "dayofyear", "weekofyear"):
-        yield one(name, "date", t.INT)
-    for name in ("hour", "minute", "second"):
-        yield one(name, "timestamp", t.INT)
-    yield one("date_trunc", "literal, timestamp", t.TIMESTAMP)
-    yield one("trunc", "date, literal", t.DATE)
-    yield one("last_day", "date", t.DATE)
-    yield one("make_date", "int, int, int", t.DATE)
-    yield one("unix_date", "date", t.INT)
-    yield one("date_from_unix_date", "int", t.DATE)
-    yield one("date_format", "timestamp, literal", t.STRING)
-    yield one("to_date", "string, literal", t.DATE)
-    yield one("to_timestamp", "string, literal", t.TIMESTAMP)
-
-
-SIGNATURES: Mapping[str, tuple[Signature, ...]] = {}
-for _signature in _table():
-    SIGNATURES = {
-        **SIGNATURES,
-        _signature.spark: (*SIGNATURES.get(_signature.spark, ()), _signature),
-    }
-SPARK_NAMES = {s.name: s.spark for forms in SIGNATURES.values() for s in forms}
-# made by the typing of operators and of functions with rules of their own
-SPARK_NAMES |= {"round_double": "round", "round_decimal": "round", "round_integer": "round",
-                "shiftleft_int": "shiftleft", "shiftleft_bigint": "shiftleft",
-                "shiftright_int": "shiftright", "shiftright_bigint": "shiftright",
-                "concat_ws": "concat_ws", "greatest": "greatest", "least": "least",
-                "size": "size", "get": "get", "element_at": "element_at", "sort_array": "sort_array",
-                "array_contains": "array_contains", "array_join": "array_join", "array_min": "array_min",
-                "array_max": "array_max", "percentile_cont": "percentile",
-                "regr_slope": "regr_slope", "corr": "corr", "unix_timestamp": "unix_timestamp"}  # fmt: skip
-
 _ALIASES = {
     "day": ("dayofmonth",), "length": ("char_length", "character_length", "len"), "power": ("pow",),
     "instr": ("position",), "chr": ("char",), "datediff": ("date_diff",), "date_add": ("dateadd",),
     "trim": ("btrim",), "substring": ("substr",), "sign": ("signum",), "ceil": ("ceiling",),
+    "sha1": ("sha",),
 }  # fmt: skip
-_NAMED = ("isnull", "isnotnull", "positive", "bool", "zeroifnull", "nullifzero", "date_part",
-          "cardinality", "every", "some", "std")  # fmt: skip
+_NAMED = ("datepart", "regexp", "e", "isnull", "isnotnull", "positive", "zeroifnull", "nullifzero",
+          "date_part", "cardinality", "every", "some", "std")  # fmt: skip
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
 
 # the aggregate that is a list of columns; see cofactor.py
@@ -198,8 +40,14 @@ COFACTOR = "cofactor"
 # what a categorical argument of it is marked by
 CATEGORY = "category"
 
+# functions that cast, beside those that sqlglot reads as casts
+CASTS: Mapping[str, Type] = {
+    "bigint": t.BIGINT, "smallint": t.SMALLINT, "tinyint": t.TINYINT, "decimal": t.decimal(10, 0),
+    "boolean": t.BOOLEAN, "bool": t.BOOLEAN,
+}  # fmt: skip
+
 # every name in views that is one of a function of the table, or of those that the typing knows
-BUILT_IN = frozenset({*SIGNATURES, *_CANONICAL, *SPARK_NAMES.values(), *_NAMED})
+BUILT_IN = frozenset({*SIGNATURES, *_CANONICAL, *SPARK_NAMES.values(), *_NAMED, *CASTS})
 
 # Functions whose value is another each time, or in each session, by the names that sqlglot has no class for.
 CHANGING = frozenset(
@@ -244,6 +92,19 @@ _NODES: Mapping[type[Expr], tuple[str, tuple[str, ...]]] = {
     exp.Exp: ("exp", ("this",)),
     exp.Ln: ("ln", ("this",)),
     exp.IsNan: ("isnan", ("this",)),
+    exp.Cbrt: ("cbrt", ("this",)),
+    exp.Sin: ("sin", ("this",)),
+    exp.Cos: ("cos", ("this",)),
+    exp.Tan: ("tan", ("this",)),
+    exp.Asin: ("asin", ("this",)),
+    exp.Acos: ("acos", ("this",)),
+    exp.Atan: ("atan", ("this",)),
+    exp.Atan2: ("atan2", ("this", "expression")),
+    exp.BitwiseCount: ("bit_count", ("this",)),
+    exp.Hex: ("hex", ("this",)),
+    exp.MD5: ("md5", ("this",)),
+    exp.SHA: ("sha1", ("this",)),
+    exp.BitLength: ("bit_length", ("this",)),
     exp.Length: ("length", ("this",)),
     exp.Substring: ("substring", ("this", "start", "length")),
     exp.Left: ("left", ("this", "expression")),
@@ -274,6 +135,9 @@ _NODES: Mapping[type[Expr], tuple[str, tuple[str, ...]]] = {
     exp.Second: ("second", ("this",)),
     exp.LastDay: ("last_day", ("this",)),
     exp.UnixDate: ("unix_date", ("this",)),
+    exp.UnixSeconds: ("unix_seconds", ("this",)),
+    exp.UnixMillis: ("unix_millis", ("this",)),
+    exp.UnixMicros: ("unix_micros", ("this",)),
     exp.DateFromUnixDate: ("date_from_unix_date", ("this",)),
 }
 _PARTS = {
@@ -287,6 +151,9 @@ _UNITS = {
     "mm": "MONTH", "week": "WEEK", "day": "DAY", "dd": "DAY", "hour": "HOUR", "minute": "MINUTE",
     "second": "SECOND",
 }  # fmt: skip
+# how many microseconds functions that make timestamps count in, and the first and last of the years 1 to 9999
+MICROS = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
+EDGES = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _DATE_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK")
 
 
@@ -298,12 +165,12 @@ def called(node: Expr) -> tuple[str, list[Expr]] | None:
         given = [key for key, value in node.args.items() if value is not None]
         if not set(given) <= set(keys):
             return None  # a part that is not read here might mean anything
-        return name, [_bare(node.args[key]) for key in keys if key in given]
+        return name, [bare(node.args[key]) for key in keys if key in given]
     other = _OTHERS.get(type(node))
     return other(node) if other is not None else None
 
 
-def _bare(node: Expr) -> Expr:
+def bare(node: Expr) -> Expr:
     """Without the wrappers that sqlglot puts around arguments of date functions."""
     wrapped = isinstance(node, (exp.TsOrDsToDate, exp.TimeStrToTime, exp.TsOrDsToTimestamp))
     plain = wrapped and {k for k, v in node.args.items() if v} == {"this"}
@@ -312,11 +179,8 @@ def _bare(node: Expr) -> Expr:
 
 def _anonymous(node: Expr) -> tuple[str, list[Expr]] | None:
     name = node.name.lower()
-    if name == "date_part" and len(node.expressions) == 2 and isinstance(node.expressions[0], exp.Literal):
-        part = _PARTS.get(node.expressions[0].name.lower())
-        return (part, [node.expressions[1]]) if part else None
     name = _CANONICAL.get(name, name)
-    return (name, [_bare(e) for e in node.expressions]) if name in SIGNATURES else None
+    return (name, [bare(e) for e in node.expressions]) if name in SIGNATURES else None
 
 
 def _trim(node: Expr) -> tuple[str, list[Expr]] | None:
@@ -348,27 +212,38 @@ def _added_days(node: Expr) -> tuple[str, list[Expr]] | None:
         return None
     days = node.expression
     if isinstance(days, exp.Mul) and days.expression == exp.Neg(this=exp.Literal.number(1)):
-        return "date_sub", [_bare(node.this), days.this]  # how sqlglot reads DATE_SUB
-    return "date_add", [_bare(node.this), days]
+        return "date_sub", [bare(node.this), days.this]  # how sqlglot reads DATE_SUB
+    return "date_add", [bare(node.this), days]
 
 
 def _extract(node: Expr) -> tuple[str, list[Expr]] | None:
-    part = _PARTS.get(node.this.name.lower())  # SECOND is left out: in Spark it has a fraction
-    return (part, [_bare(node.expression)]) if part else None
+    part = _PARTS.get(node.this.name.lower())
+    return (part, [bare(node.expression)]) if part else None
+
+
+def _initcap(node: Expr) -> tuple[str, list[Expr]] | None:
+    return "initcap", [node.this]  # sqlglot says what is between words, which Spark's cannot
+
+
+def _sha2(node: Expr) -> tuple[str, list[Expr]] | None:
+    bits = node.args.get("length")
+    if not isinstance(bits, exp.Literal) or bits.name not in ("0", "224", "256", "384", "512"):
+        return None
+    return "sha2", [node.this, exp.Literal.number("256" if bits.name == "0" else bits.name)]
 
 
 def _date_trunc(node: Expr) -> tuple[str, list[Expr]] | None:
     unit = _UNITS.get(node.args["unit"].name.lower()) if node.args.get("unit") else None
     if unit is None or node.args.get("zone"):
         return None
-    return "date_trunc", [exp.Literal.string(unit), _bare(node.this)]
+    return "date_trunc", [exp.Literal.string(unit), bare(node.this)]
 
 
 def _trunc(node: Expr) -> tuple[str, list[Expr]] | None:
     unit = _UNITS.get(node.args["unit"].name.lower()) if node.args.get("unit") else None
     if unit not in _DATE_UNITS or not isinstance(node.args["unit"], exp.Literal):
         return None
-    return "trunc", [_bare(node.this), exp.Literal.string(unit)]
+    return "trunc", [bare(node.this), exp.Literal.string(unit)]
 
 
 _OTHERS: Mapping[type[Expr], Callable[[Expr], tuple[str, list[Expr]] | None]] = {
@@ -379,6 +254,8 @@ _OTHERS: Mapping[type[Expr], Callable[[Expr], tuple[str, list[Expr]] | None]] = 
     exp.Chr: _chr,
     exp.TsOrDsAdd: _added_days,
     exp.Extract: _extract,
+    exp.Initcap: _initcap,
+    exp.SHA2: _sha2,
     exp.TimestampTrunc: _date_trunc,
     exp.DateTrunc: _trunc,
 }
@@ -399,6 +276,27 @@ def pieces(pattern: str) -> list[str] | None:
     found = _PIECES.findall(pattern)
     clear = all(p in PATTERN or not re.match(r"[A-Za-z'#\[\]{}]", p) for p in found)
     return found if clear and not re.search(r"[#\[\]{}]", pattern) else None
+
+
+# letters of DATE_FORMAT that are written in other words, longest first, with sqlglot's
+_SPELLED = {
+    "MMMM": "%B", "MMM": "%b", "EEEE": "%A", "E": "%a", "M": "%-m", "d": "%-d", "H": "%-H", "hh": "%Istrict",
+    "h": "%-I", "a": "%p",
+}  # fmt: skip
+# in quotes are only letters that sqlglot leaves alone: it reads 'at' as a pattern
+_FORM = re.compile(r"%[A-Za-z]strict|%-?[A-Za-z]|'%z'|'[TQWU ,.:-]+'|[^A-Za-z'%#\[\]{}]+|.", re.DOTALL)
+
+
+def forms(word: str) -> list[str] | None:
+    """The pieces of a pattern that sqlglot has read, as Spark has them; None where a piece is none of those
+    that are known."""
+    letters = {code: spelled for spelled, code in _SPELLED.items()}
+    letters |= {code: plain for plain, (code, _) in PATTERN.items()} | {"'%z'": "'Z'"}
+    made = [letters.get(piece, piece) for piece in _FORM.findall(word)]
+    known = all(
+        p in letters.values() or p[0] == "'" != p or not re.match(r"[A-Za-z'%#\[\]{}]", p) for p in made
+    )
+    return made if known else None
 
 
 def spark_pattern(word: str) -> str:

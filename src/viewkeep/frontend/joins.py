@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr, column, conjunction, conjuncts
-from viewkeep.algebra.nodes import Column, Item, Join, MarkJoin, Node, OuterJoin, Project, Select, passing
-from viewkeep.errors import AmbiguousColumn, TypeMismatch, UnknownColumn, Unsupported
+from viewkeep.algebra.nodes import (
+    Column,
+    Item,
+    Join,
+    MarkJoin,
+    Node,
+    OuterJoin,
+    Project,
+    Select,
+    UnionAll,
+    passing,
+)
+from viewkeep.errors import AmbiguousColumn, TypeMismatch, Unsupported
 from viewkeep.frontend.binding import Binding, Ctes, Inner
+from viewkeep.frontend.on_subqueries import Again, answered, ask, beside, once_more, pairs, with_pairs
 from viewkeep.frontend.scope import Field, Relation, Scope
 from viewkeep.frontend.select_list import no_aggregate, select_list
-from viewkeep.frontend.stages import Rows
-from viewkeep.frontend.subqueries import Subqueries, has_subquery
+from viewkeep.frontend.subqueries import has_subquery
 
 # which sides may be padded with nulls
 _PADS = {"LEFT": (False, True), "RIGHT": (True, False), "FULL": (True, True)}
@@ -37,7 +49,7 @@ def join(
     right: Relation,
     tree: exp.Join,
     ctes: Ctes,
-    again: tuple[Callable[[], Relation], Callable[[], Relation]],
+    again: Again,
 ) -> Relation:
     """Any join but LATERAL. `again` binds a side a second time."""
     side, kind, method = tree.side.upper(), tree.kind.upper(), (tree.method or "").upper()
@@ -45,16 +57,48 @@ def join(
         words = " ".join(w for w in (method, side, kind) if w)
         raise binding.fail(Unsupported, tree, f"{words} JOIN is not supported", "use another join")
     _no_name_twice(binding, left, right, tree)
-    left, right, tree, answers = _answered(binding, (left, right), tree, ctes, again)
+    given = answered(binding, (left, right), tree, ctes, again)
+    if given.of_both is not None and side == "FULL":
+        return _full_by_halves(binding, (left, right), tree, ctes, again)
+    if given.of_both is not None and (side or kind in ("SEMI", "ANTI")):
+        given = with_pairs(binding, given, ctes, again, keeps_left=side != "RIGHT")
+    left, right, tree = given.left, given.right, given.tree
     condition = _condition(binding, left, right, tree, natural=method == "NATURAL")
-    condition = replace(condition, on=conjunction([*conjuncts(condition.on), *answers]))
+    condition = replace(condition, on=conjunction([*conjuncts(condition.on), *given.answers]))
     if kind in ("SEMI", "ANTI"):
         return _half(binding, left, right, condition, kind)
     fields = _padded(condition.fields, side, left)
     made = Relation(_joined(left.node, right.node, condition.on, side), fields, condition.first)
+    if given.of_both is not None:  # an inner join: the pairs that meet the condition, and nothing else
+        asked, kept = ask(binding, made, given.of_both, ctes, partial(pairs, binding, tree, again))
+        return replace(made, node=Select(asked.node, kept))
     return (
         _shared(binding, made, condition.on, side) if condition.shared and side in ("RIGHT", "FULL") else made
     )
+
+
+def _full_by_halves(
+    binding: Binding, sides: tuple[Relation, Relation], tree: exp.Join, ctes: Ctes, again: Again
+) -> Relation:
+    """FULL JOIN as a LEFT JOIN, and below it the right rows that have no partner."""
+    whole, rest = tree.copy(), tree.copy()
+    whole.set("side", "LEFT")
+    rest.set("side", None)
+    rest.set("kind", "ANTI")
+    upper = join(binding, *sides, whole, ctes, again)
+    turned = (again[1], again[0])
+    lower = join(binding, again[1](), again[0](), rest, ctes, turned)
+    count = len(sides[0].fields)
+    columns, missing = [], []
+    for n, f in enumerate(upper.fields):
+        columns.append(Column(binding.fresh(f.column.name), f.column.type))
+        null = exp.Cast(this=exp.Null(), to=f.column.type.sql())
+        value: Expr = null if n < count else column(lower.fields[n - count].column.name)
+        missing.append(Item(Column(binding.fresh(f.column.name), f.column.type), value))
+    parts = (passing(upper.node, [f.column.name for f in upper.fields]), Project(lower.node, tuple(missing)))
+    called = {f.column.name: c.name for f, c in zip(upper.fields, columns, strict=True)}
+    fields = tuple(replace(f, column=c) for f, c in zip(upper.fields, columns, strict=True))
+    return Relation(UnionAll(parts, tuple(columns)), fields, tuple(called[n] for n in upper.first))
 
 
 def _no_name_twice(binding: Binding, left: Relation, right: Relation, tree: exp.Join) -> None:
@@ -122,62 +166,10 @@ def _is_inner(tree: exp.Join) -> bool:
     return bool(tree.args.get("on")) and not tree.side and tree.kind.upper() in ("", "INNER", "CROSS")
 
 
-def _answered(
-    binding: Binding,
-    sides: tuple[Relation, Relation],
-    tree: exp.Join,
-    ctes: Ctes,
-    again: tuple[Callable[[], Relation], Callable[[], Relation]],
-) -> tuple[Relation, Relation, exp.Join, list[Expr]]:
-    """The sides with what subqueries of ON answer for each of their rows, the join without these conditions,
-    and the conditions over the answers. Whether a row is padded is decided after that:
-
-        a LEFT JOIN b ON a.k = b.k AND a.x IN (...)  ->  (a with mark) LEFT JOIN b ON a.k = b.k AND mark
-    """
-    on = tree.args.get("on")
-    if on is None or not has_subquery(on):
-        return *sides, tree, []
-    no_aggregate(binding, on, "ON")
-    made, answers = list(sides), []
-    for term in filter(has_subquery, conjuncts(on)):
-        _bound(binding, _both(*sides), term, ctes, lambda: _both(again[0](), again[1]()))  # names are clear
-        for at, side in enumerate(made):
-            try:
-                made[at], answer = _bound(binding, side, term, ctes, again[at])
-            except UnknownColumn:
-                continue
-            answers.append(answer)
-            break
-        else:
-            raise binding.fail(
-                Unsupported, term,
-                "a subquery in ON of an outer join, or below a RIGHT or FULL one, may look at one side",
-                "join with a derived table that has the condition in its WHERE",
-            )  # fmt: skip
-    plain = tree.copy()
-    plain.set("on", conjunction(term for term in conjuncts(on) if not has_subquery(term)))
-    return made[0], made[1], plain, answers
-
-
-def _bound(
-    binding: Binding, relation: Relation, term: Expr, ctes: Ctes, again: Callable[[], Relation]
-) -> tuple[Relation, Expr]:
-    """A relation joined with what the subqueries of a condition need, and the condition over that."""
-    scope = binding.scope(relation)
-    scope.again = lambda: _again(relation, again())
-    lifted = Subqueries(binding, ctes, scope, Rows(relation.node, scope))
-    condition = scope.typing.condition(scope.resolve(lifted.condition(term.copy())), "ON")
-    return replace(relation, node=lifted.attach(relation.node)), condition
-
-
-def _both(left: Relation, right: Relation) -> Relation:
-    return Relation(Join(left.node, right.node, None), left.fields + right.fields, left.first + right.first)
-
-
 def _condition(
     binding: Binding, left: Relation, right: Relation, tree: exp.Join, natural: bool
 ) -> _Condition:
-    both = _both(left, right)
+    both = beside(left, right)
     if natural:
         names = [f.name for f in left.fields if not f.merged]
         shared = {f.name.lower() for f in right.fields if not f.merged}
@@ -255,7 +247,7 @@ def lateral(
         made = _computed(binding, left, query, source.alias)
     else:
         scope = binding.scope(left)
-        scope.again = lambda: _again(left, again())
+        scope.again = lambda: once_more(left, again())
         made = _looked_up(binding, left, query, tree, ctes, scope)
     on = tree.args.get("on")
     if on is None or isinstance(on, exp.Boolean):
@@ -276,11 +268,6 @@ def _computed(binding: Binding, left: Relation, query: exp.Select, alias: str) -
         items.append(item)
         fields.append(Field(alias, name, item.column))
     return Relation(Project(left.node, tuple(items)), (*left.fields, *fields), left.first)
-
-
-def _again(left: Relation, other: Relation) -> tuple[Node, Mapping[str, str]]:
-    named = zip(left.fields, other.fields, strict=True)
-    return other.node, {a.column.name: b.column.name for a, b in named}
 
 
 def _looked_up(

@@ -13,7 +13,7 @@ from viewkeep.frontend.binding import Binding
 
 _CUTS = frozenset({"order", "limit", "offset"})
 _READ: dict[type[exp.Expr], frozenset[str]] = {
-    exp.Subquery: frozenset({"this", "alias", "with_", "joins", *_CUTS}),
+    exp.Subquery: frozenset({"this", "alias", "with_", "joins", "pivots", *_CUTS}),
     exp.SetOperation: frozenset(
         {"this", "expression", "with_", "distinct", "by_name", "side", "kind", "on", *_CUTS}
     ),
@@ -27,7 +27,6 @@ _READ: dict[type[exp.Expr], frozenset[str]] = {
     exp.Group: frozenset({"expressions", "all", "rollup", "cube", "grouping_sets"}),
 }
 _WORDS = {
-    "pivots": ("PIVOT", "write one aggregate a column: SUM(x) FILTER (WHERE y = 'a') AS a"),
     "sample": ("TABLESAMPLE", "filter by a column; a sample differs each time"),
     "limit_options": ("LIMIT ... PERCENT or WITH TIES", "give a number of rows, or use RANK and QUALIFY"),
     "laterals": ("LATERAL VIEW", "join with a table"),

@@ -33,7 +33,7 @@ _LATER = {
     "cluster": ("CLUSTER BY", "leave it out"),
     "distribute": ("DISTRIBUTE BY", "leave it out"),
     "laterals": ("LATERAL VIEW", "join with a table"),
-    "pivots": ("PIVOT", "write one aggregate a column"),
+    "pivots": ("PIVOT here", "write it behind a table or a derived table"),
     "sample": ("TABLESAMPLE", "filter by a column; a sample differs each time"),
 }
 _KNOWN = {"with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit",

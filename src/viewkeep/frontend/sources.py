@@ -15,10 +15,10 @@ from viewkeep.algebra.nodes import Column, Constant, Project, Scan
 from viewkeep.errors import TypeMismatch, UnknownTable, Unsupported
 from viewkeep.frontend.binding import Binding, Ctes
 from viewkeep.frontend.joins import join, lateral
+from viewkeep.frontend.pivots import pivoted
 from viewkeep.frontend.scope import Field, Relation
 
 _ON_A_TABLE = {
-    "pivots": ("PIVOT", "write one aggregate a column: SUM(x) FILTER (WHERE y = 'a') AS a"),
     "sample": ("TABLESAMPLE", "filter by a column; a sample differs each time"),
     "version": ("an older version of a table", "name the plain table"),
     "laterals": ("LATERAL VIEW", "join with a table"),
@@ -49,6 +49,8 @@ def _joined(
 
 
 def _source(binding: Binding, tree: Expr, ctes: Ctes) -> Relation:
+    if isinstance(tree, (exp.Table, exp.Subquery)) and tree.args.get("pivots"):
+        return pivoted(binding, tree, ctes, lambda plain: _source(binding, plain, ctes))
     if isinstance(tree, exp.Subquery):
         return _joined(binding, partial(_derived, binding, tree, ctes), tree.args.get("joins") or [], ctes)
     if isinstance(tree, exp.Paren):

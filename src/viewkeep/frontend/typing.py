@@ -22,16 +22,20 @@ from viewkeep.frontend.expressions import (
     casts,
     choices,
     conditions,
+    date_patterns,
     dates,
     leaves,
     numbers,
+    regexes,
+    rewritten,
     text,
 )
 from viewkeep.frontend.typed import Rules, Typed, said
 
 RULES: Rules = {
     **leaves.RULES, **conditions.RULES, **numbers.RULES, **dates.RULES, **text.RULES, **choices.RULES,
-    **casts.RULES, **arrays.RULES,
+    **casts.RULES, **arrays.RULES, **regexes.RULES, **rewritten.RULES,
+    **date_patterns.RULES,
 }  # fmt: skip
 NON_DETERMINISTIC = (
     exp.Rand, exp.Randn, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Uuid,
@@ -44,7 +48,8 @@ _READ = {
     "this", "expression", "expressions", "low", "high", "symmetric", "ifs", "default", "true", "false", "to",
     "start", "length", "position", "is_string", "quoted", "table", "query", "unnest", "safe", "typed",
     "big_int", "negate", "decimals", "format", "coalesce", "flatten", "ignore_nulls", "asc",
-    "nulls_first", "offset", "unit",
+    "nulls_first", "offset", "unit", "replacement", "group", "null_if_pos_overflow", "from_", "for_",
+    "roundoff", "substr", "delimiter", "count",
 }  # fmt: skip
 
 

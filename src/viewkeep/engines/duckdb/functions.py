@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import substitute
-from viewkeep.frontend.functions import CAST, PATTERN, PREFIX, TRY_CAST, pieces
+from viewkeep.errors import Unsupported
+from viewkeep.frontend.functions import CAST, EDGES, MICROS, PATTERN, PREFIX, TRY_CAST, pieces
 
 Expr = exp.Expr
 
@@ -30,6 +31,16 @@ def _shiftleft(kind: str, bits: int) -> str:
     half, whole = f"{2 ** (bits - 1)}::HUGEINT", f"{2**bits}::HUGEINT"
     moved = f"CAST(a AS HUGEINT) * (1::HUGEINT << (b & {bits - 1}))"
     return f"CAST((({moved}) % {whole} + {whole} + {half}) % {whole} - {half} AS {kind})"
+
+
+def _since_1970(factor: int) -> str:
+    """A moment, of the years that every engine has."""
+    first, last = (edge // factor for edge in EDGES)
+    outside = "error('this is no moment of the years 1 to 9999: ' || a)"
+    return (
+        f"CASE WHEN a BETWEEN {first} AND {last} THEN make_timestamp(a * {factor}) "
+        f"WHEN a IS NOT NULL THEN {outside} END"
+    )
 
 
 # Without an entry, DuckDB has the same function under the same name.
@@ -55,6 +66,17 @@ _TEMPLATES: Mapping[str, str] = {
     "log2": "CASE WHEN a > 0 THEN ln(a) / ln(2::DOUBLE) END",
     "log10": "CASE WHEN a > 0 THEN log10(a) END",
     "isnan": "COALESCE(isnan(a), FALSE)",
+    # Java's is NaN where DuckDB's fails
+    **{
+        name: f"CASE WHEN isfinite(a) THEN {name}(a) WHEN a IS NOT NULL THEN {_NAN} END"
+        for name in ("sin", "cos", "tan")
+    },
+    **{
+        name: f"CASE WHEN a BETWEEN -1 AND 1 THEN {name}(a) WHEN a IS NOT NULL THEN {_NAN} END"
+        for name in ("asin", "acos")
+    },
+    "bit_count": "CAST(bit_count(a) AS INTEGER)",
+    "hex_integer": "to_hex(a)",
     "mod_double": f"CASE WHEN b = 0 THEN {_ZERO} ELSE a % b END",
     "pmod": "CASE WHEN a % b < 0 THEN (a % b + b) % b ELSE a % b END",
     "div": "a // b",
@@ -80,9 +102,10 @@ _TEMPLATES: Mapping[str, str] = {
     "regr_slope": "CASE WHEN regr_sxx(a, b) <> 0 THEN regr_slope(a, b) END",
     "corr": "CASE WHEN regr_sxx(a, b) <> 0 AND regr_syy(a, b) <> 0 THEN corr(a, b) END",
     "size": "CAST(len(a) AS INTEGER)",
-    "get": "CASE WHEN b >= 0 THEN a[b + 1] END",
-    "at": f"CASE WHEN b < 0 OR b >= len(a) THEN {_OUTSIDE} ELSE a[b + 1] END",
-    "element_at": f"CASE WHEN b = 0 OR abs(b) > len(a) THEN {_OUTSIDE} ELSE a[b] END",
+    # not a[b]: sqlglot moves a position that is written out by one
+    "get": "CASE WHEN b >= 0 THEN list_extract(a, b + 1) END",
+    "at": f"CASE WHEN b < 0 OR b >= len(a) THEN {_OUTSIDE} ELSE list_extract(a, b + 1) END",
+    "element_at": f"CASE WHEN b = 0 OR abs(b) > len(a) THEN {_OUTSIDE} ELSE list_extract(a, b) END",
     "sort_array": "list_sort(a, 'ASC')",
     "sort_array_desc": "list_sort(a, 'DESC')",
     "array_contains": "CASE WHEN b IS NOT NULL THEN list_contains(a, b) END",
@@ -108,6 +131,13 @@ _TEMPLATES: Mapping[str, str] = {
     "endswith": "ends_with(a, b)",
     "ascii": "CAST(ascii(a) AS INTEGER)",
     "chr": "CASE WHEN a < 0 THEN '' ELSE chr(CAST(a % 256 AS INTEGER)) END",
+    "initcap": "array_to_string(list_transform(string_split(lower(a), ' '), x -> upper(x[1]) || x[2:]), ' ')",
+    "hex_string": "hex(a)",
+    "octet_length": "CAST(strlen(a) AS INTEGER)",
+    "bit_length": "CAST(bit_length(a) AS INTEGER)",
+    "regexp_count": "CAST(len(regexp_extract_all(a, c)) AS INTEGER)",
+    "regexp_extract": "regexp_extract(a, c, e)",
+    "split": "string_split_regex(a, c)",
     # an empty delimiter splits nothing in Spark, and part 0 is an error
     "split_part": "CASE WHEN c = 0 THEN error('the index of SPLIT_PART must not be 0') "
     "WHEN b = '' THEN CASE WHEN c IN (1, -1) THEN a WHEN a IS NOT NULL THEN '' END "
@@ -123,6 +153,11 @@ _TEMPLATES: Mapping[str, str] = {
     },
     "dayofweek": "CAST(dayofweek(a) + 1 AS INTEGER)",  # Spark counts from Sunday = 1
     "weekday": "CAST(isodow(a) - 1 AS INTEGER)",  # and from Monday = 0
+    "second_fraction": "CAST(microsecond(a) * 0.000001 AS DECIMAL(8, 6))",
+    "unix_seconds": "CAST(floor(CAST(epoch_us(a) AS DECIMAL(38, 6)) * 0.000001) AS BIGINT)",
+    "unix_millis": "CAST(floor(CAST(epoch_us(a) AS DECIMAL(35, 3)) * 0.001) AS BIGINT)",
+    "unix_micros": "epoch_us(a)",
+    **{f"timestamp_{name}": _since_1970(factor) for name, factor in MICROS.items()},
     "unix_date": "CAST(a - DATE '1970-01-01' AS INTEGER)",
     "date_from_unix_date": "DATE '1970-01-01' + a",
 }
@@ -221,6 +256,23 @@ def _round_double(arguments: Sequence[Expr]) -> Expr:
 
 def _rlike(arguments: Sequence[Expr]) -> Expr:
     return exp.Anonymous(this="regexp_matches", expressions=[arguments[0].copy(), arguments[2].copy()])
+
+
+def _regexp_replace(arguments: Sequence[Expr]) -> Expr:
+    by = exp.Literal.string(arguments[4].name.replace("$", "\\"))
+    return _filled("regexp_replace(a, b, c, 'g')", [arguments[0], arguments[2], by])
+
+
+def _sha2(arguments: Sequence[Expr]) -> Expr:
+    if arguments[1].name != "256":
+        raise Unsupported(f"SHA2 of {arguments[1].name} bits is not supported on DuckDB", hint="SHA2(s, 256)")
+    return _filled("sha256(a)", arguments[:1])
+
+
+def _substring_index(arguments: Sequence[Expr]) -> Expr:
+    count = int(arguments[2].sql())
+    some = f"[1:{count}]" if count > 0 else f"[greatest(len(string_split(a, b)) + 1 - {-count}, 1):]"
+    return _filled(f"array_to_string(string_split(a, b){some}, b)", arguments[:2])
 
 
 def _date_trunc(arguments: Sequence[Expr]) -> Expr:
@@ -368,6 +420,9 @@ _BUILT: Mapping[str, Callable[[Sequence[Expr]], Expr]] = {
     "round_decimal": _round_decimal,
     "round_double": _round_double,
     "rlike": _rlike,
+    "regexp_replace": _regexp_replace,
+    "sha2": _sha2,
+    "substring_index": _substring_index,
     "date_trunc": _date_trunc,
     "trunc": _trunc,
     "date_format": _date_format,

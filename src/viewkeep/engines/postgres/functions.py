@@ -1,21 +1,19 @@
 """The functions of views in PostgreSQL's words, with Spark's meaning where the two differ.
 
-A template is PostgreSQL's SQL over a, b, c, which stand for the arguments; it is read once, and syntax trees
-are put in their places. viewkeep.fail and viewkeep.try_date are functions that the store creates.
+Most are templates, see templates.py. viewkeep.fail and viewkeep.try_date are what the store creates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 
-import sqlglot
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import substitute
+from viewkeep.engines.postgres import regexes
+from viewkeep.engines.postgres.templates import filled
 from viewkeep.errors import Unsupported
-from viewkeep.frontend.functions import CAST, PATTERN, PREFIX, TRY_CAST, pieces
+from viewkeep.frontend.functions import CAST, EDGES, MICROS, PATTERN, PREFIX, TRY_CAST, pieces
 
 Expr = exp.Expr
 
@@ -24,11 +22,25 @@ _BLANKS = "".join(map(chr, [*range(1, 33), *range(127, 160)]))
 _DOUBLE_TYPE = "DOUBLE PRECISION"
 _NAN = f"CAST('NaN' AS {_DOUBLE_TYPE})"
 _INFINITY = f"CAST('Infinity' AS {_DOUBLE_TYPE})"
+_FINITE = f"a > -{_INFINITY} AND a < {_INFINITY}"
 _OUTSIDE = "'there is no such element in the array'"
 
 
 def _part(name: str) -> str:
     return f"CAST(EXTRACT({name} FROM a) AS INTEGER)"
+
+
+def _since_1970(factor: int) -> str:
+    """A moment, of the years that every engine has. Intervals are multiplied as doubles: days go apart."""
+    first, last = (edge // factor for edge in EDGES)
+    day = 86_400_000_000 // factor
+    rest = f"(a - floor(a / {day}.0) * {day}) * {factor}"
+    moment = (
+        f"CAST(DATE '1970-01-01' + CAST(floor(a / {day}.0) AS INTEGER) AS TIMESTAMP) "
+        f"+ CAST({rest} AS {_DOUBLE_TYPE}) * INTERVAL '1 microsecond'"
+    )
+    outside = "viewkeep.fail('this is no moment of the years 1 to 9999', CAST(NULL AS TIMESTAMP))"
+    return f"CASE WHEN a BETWEEN {first} AND {last} THEN {moment} WHEN a IS NOT NULL THEN {outside} END"
 
 
 # Without an entry, PostgreSQL has the same function under the same name.
@@ -59,6 +71,12 @@ _TEMPLATES: Mapping[str, str] = {
     "log2": f"CASE WHEN a > 0 THEN ln(a) / ln(CAST(2 AS {_DOUBLE_TYPE})) END",
     "log10": "CASE WHEN a > 0 THEN log(a) END",
     "isnan": f"COALESCE(a = {_NAN}, FALSE)",
+    "sin": f"CASE WHEN {_FINITE} THEN sin(a) WHEN a IS NOT NULL THEN {_NAN} END",
+    "cos": f"CASE WHEN {_FINITE} THEN cos(a) WHEN a IS NOT NULL THEN {_NAN} END",
+    "tan": f"CASE WHEN {_FINITE} THEN tan(a) WHEN a IS NOT NULL THEN {_NAN} END",
+    "asin": f"CASE WHEN a BETWEEN -1 AND 1 THEN asin(a) WHEN a IS NOT NULL THEN {_NAN} END",
+    "acos": f"CASE WHEN a BETWEEN -1 AND 1 THEN acos(a) WHEN a IS NOT NULL THEN {_NAN} END",
+    "bit_count": "CAST(bit_count(CAST(a AS BIT(64))) AS INTEGER)",
     "pmod": "CASE WHEN a % b < 0 THEN (a % b + b) % b ELSE a % b END",
     "div": "CAST(a AS BIGINT) / CAST(b AS BIGINT)",
     "bitand": "a & b",
@@ -81,10 +99,11 @@ _TEMPLATES: Mapping[str, str] = {
     "percentile_disc_desc": "percentile_disc(b) WITHIN GROUP (ORDER BY a DESC)",
     "regr_slope": "CASE WHEN regr_sxx(a, b) <> 0 THEN regr_slope(a, b) END",
     "size": "cardinality(a)",
-    "get": "CASE WHEN b >= 0 THEN a[b + 1] END",
-    "at": f"CASE WHEN b < 0 OR b >= cardinality(a) THEN viewkeep.fail({_OUTSIDE}, a[1]) ELSE a[b + 1] END",
-    "element_at": f"CASE WHEN b = 0 OR abs(b) > cardinality(a) THEN viewkeep.fail({_OUTSIDE}, a[1]) "
-    "WHEN b > 0 THEN a[b] ELSE a[cardinality(a) + b + 1] END",
+    "get": "CASE WHEN b >= 0 THEN (a)[b + 1] END",
+    "at": f"CASE WHEN b < 0 OR b >= cardinality(a) THEN viewkeep.fail({_OUTSIDE}, (a)[1]) "
+    "ELSE (a)[b + 1] END",
+    "element_at": f"CASE WHEN b = 0 OR abs(b) > cardinality(a) THEN viewkeep.fail({_OUTSIDE}, (a)[1]) "
+    "WHEN b > 0 THEN (a)[b] ELSE (a)[cardinality(a) + b + 1] END",
     "sort_array": "CASE WHEN a IS NOT NULL THEN ARRAY(SELECT x FROM unnest(a) AS u(x) ORDER BY x) END",
     "sort_array_desc": "CASE WHEN a IS NOT NULL THEN "
     "ARRAY(SELECT x FROM unnest(a) AS u(x) ORDER BY x DESC) END",
@@ -107,6 +126,10 @@ _TEMPLATES: Mapping[str, str] = {
     "endswith": "right(a, length(b)) = b",
     "contains": "strpos(a, b) > 0",
     "chr": "CASE WHEN a < 0 THEN '' ELSE chr(CAST(a % 256 AS INTEGER)) END",
+    "hex_string": "upper(encode(convert_to(a, 'UTF8'), 'hex'))",
+    "md5": "md5(convert_to(a, 'UTF8'))",
+    "octet_length": "length(convert_to(a, 'UTF8'))",
+    "bit_length": "length(convert_to(a, 'UTF8')) * 8",
     # an empty delimiter splits nothing in Spark, and part 0 is an error
     "split_part": "CASE WHEN c = 0 THEN viewkeep.fail('the index of SPLIT_PART must not be 0', a) "
     "WHEN b = '' THEN CASE WHEN c IN (1, -1) THEN a WHEN a IS NOT NULL THEN '' END "
@@ -123,11 +146,19 @@ _TEMPLATES: Mapping[str, str] = {
     "dayofweek": "CAST(EXTRACT(dow FROM a) + 1 AS INTEGER)",  # Spark counts from Sunday = 1
     "weekday": "CAST(EXTRACT(isodow FROM a) - 1 AS INTEGER)",  # and from Monday = 0
     "last_day": "CAST(date_trunc('month', a) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)",
+    "second_fraction": "EXTRACT(second FROM a)",
+    "unix_seconds": "CAST(floor(EXTRACT(epoch FROM a)) AS BIGINT)",
+    "unix_millis": "CAST(floor(EXTRACT(epoch FROM a) * 1000) AS BIGINT)",
+    "unix_micros": "CAST(EXTRACT(epoch FROM a) * 1000000 AS BIGINT)",
+    **{f"timestamp_{name}": _since_1970(factor) for name, factor in MICROS.items()},
     "unix_date": "a - DATE '1970-01-01'",
     "date_from_unix_date": "DATE '1970-01-01' + a",
 }
 # what PostgreSQL has nothing for
-_REFUSED = {"mod_double": "% of doubles"}
+_REFUSED = {
+    "mod_double": ("% of doubles", "CAST to a DECIMAL or an integer type"),
+    "sha1": ("SHA1", "MD5(s) or SHA2(s, 256)"),
+}
 
 
 def spell(node: exp.Anonymous) -> Expr | None:
@@ -137,28 +168,17 @@ def spell(node: exp.Anonymous) -> Expr | None:
         return None
     name, arguments = name.removeprefix(PREFIX), node.expressions
     if name in _REFUSED:
-        raise Unsupported(
-            f"{_REFUSED[name]} is not supported on PostgreSQL", hint="CAST to a DECIMAL or an integer type"
-        )
+        what, instead = _REFUSED[name]
+        raise Unsupported(f"{what} is not supported on PostgreSQL", hint=instead)
     if name in _BUILT:
         made = _BUILT[name](arguments)
     elif name in _TEMPLATES:
-        made = _filled(_TEMPLATES[name], arguments)
+        made = filled(_TEMPLATES[name], arguments)
     else:
         made = exp.Anonymous(this=name, expressions=[a.copy() for a in arguments])
     result, _ = node.meta_get("typed", (t.NULL, True))
     # a numeric has as many digits after its point as it came with, not as its type says
     return exp.Cast(this=made, to=result.sql()) if result.kind == "decimal" else made
-
-
-@cache
-def _template(text: str) -> Expr:
-    return sqlglot.parse_one(text, dialect="postgres")
-
-
-def _filled(text: str, arguments: Sequence[Expr]) -> Expr:
-    made = substitute(_template(text), dict(zip("abcdef", arguments, strict=False)))
-    return exp.Paren(this=made) if isinstance(made, (exp.Binary, exp.Unary)) else made
 
 
 # --- functions that depend on how many arguments there are, or on literal ones ---
@@ -172,49 +192,67 @@ def _substring(arguments: Sequence[Expr]) -> Expr:
     )
     first = f"CAST(greatest({begin}, 0) + 1 AS INTEGER)"
     if len(arguments) == 2:
-        return _filled(f"substr(a, {first})", arguments)
+        return filled(f"substr(a, {first})", arguments)
     # no string is longer than this, and the sum of two integers may be
     count = f"CAST(least(greatest({begin} + c - greatest({begin}, 0), 0), 1000000000) AS INTEGER)"
-    return _filled(f"substr(a, {first}, {count})", arguments)
+    return filled(f"substr(a, {first}, {count})", arguments)
 
 
 def _padded(name: str) -> Callable[[Sequence[Expr]], Expr]:
     def made(arguments: Sequence[Expr]) -> Expr:
         fill = "' '" if len(arguments) == 2 else "c"
-        return _filled(f"{name}(a, greatest(b, 0), {fill})", arguments)
+        return filled(f"{name}(a, greatest(b, 0), {fill})", arguments)
 
     return made
 
 
 def _replace(arguments: Sequence[Expr]) -> Expr:
-    return _filled("replace(a, b, c)", [*arguments, exp.Literal.string("")][:3])
+    return filled("replace(a, b, c)", [*arguments, exp.Literal.string("")][:3])
 
 
 def _round_integer(arguments: Sequence[Expr]) -> Expr:
-    return _cast(_filled("round(CAST(a AS DECIMAL), b)", arguments[:2]), arguments[2].name)
+    return _cast(filled("round(CAST(a AS DECIMAL), b)", arguments[:2]), arguments[2].name)
 
 
 def _round_decimal(arguments: Sequence[Expr]) -> Expr:
-    return _cast(_filled("round(a, b)", arguments[:2]), arguments[2].name)
+    return _cast(filled("round(a, b)", arguments[:2]), arguments[2].name)
 
 
 def _round_double(arguments: Sequence[Expr]) -> Expr:
     """Spark rounds the shortest decimal that stands for the double, so 1.005 becomes 1.01. Doubles from 1e16
     on are whole, and PostgreSQL's numerics have room for all of them."""
     near = f"CAST(round(CAST(CAST(a AS TEXT) AS DECIMAL), b) AS {_DOUBLE_TYPE})"
-    return _filled(f"CASE WHEN abs(a) < {_INFINITY} THEN {near} ELSE a END", arguments)
+    return filled(f"CASE WHEN abs(a) < {_INFINITY} THEN {near} ELSE a END", arguments)
 
 
-def _rlike(arguments: Sequence[Expr]) -> Expr:
-    """Found anywhere. The pattern is in RE2's words; PostgreSQL has others for two of them."""
-    pattern = arguments[2].name.replace(r"\z", r"\Z")
-    for code in ("85", "2028", "2029"):
-        pattern = pattern.replace(rf"\x{{{code}}}", rf"\u{int(code, 16):04x}")
-    return exp.RegexpLike(this=arguments[0].copy(), expression=exp.Literal.string(pattern))
+def _sha2(arguments: Sequence[Expr]) -> Expr:
+    return filled(f"encode(sha{arguments[1].name}(convert_to(a, 'UTF8')), 'hex')", arguments[:1])
+
+
+def _hex(arguments: Sequence[Expr]) -> Expr:
+    # sqlglot has another name for to_hex
+    digits = exp.Anonymous(this="to_hex", expressions=[filled("CAST(a AS BIGINT)", arguments)])
+    return exp.Upper(this=digits)
+
+
+def _initcap(arguments: Sequence[Expr]) -> Expr:
+    """Words are what is between spaces, where PostgreSQL's own has them end at every sign."""
+    unicode = '"und-x-icu"'
+    word = f"upper(left(x, 1) COLLATE {unicode}) || substr(x, 2)"
+    words = f"unnest(string_to_array(lower(a COLLATE {unicode}), ' ')) WITH ORDINALITY AS u(x, n)"
+    made = f"(SELECT string_agg({word}, ' ' ORDER BY n) FROM {words})"
+    return filled(f"CASE WHEN a = '' THEN a ELSE {made} END COLLATE \"C\"", arguments)
+
+
+def _substring_index(arguments: Sequence[Expr]) -> Expr:
+    count = int(arguments[2].sql())
+    parts = "string_to_array(a, b)"
+    some = f"[1:{count}]" if count > 0 else f"[greatest(cardinality({parts}) + 1 - {-count}, 1):]"
+    return filled(f"array_to_string(({parts}){some}, b)", arguments[:2])
 
 
 def _date_trunc(arguments: Sequence[Expr]) -> Expr:
-    moment = _filled("CAST(a AS TIMESTAMP)", arguments[1:])  # of a date it would be one with a time zone
+    moment = filled("CAST(a AS TIMESTAMP)", arguments[1:])  # of a date it would be one with a time zone
     return exp.Anonymous(this="date_trunc", expressions=[arguments[0].copy(), moment])
 
 
@@ -227,7 +265,7 @@ _CODES = {"yyyy": "YYYY", "MM": "MM", "dd": "DD", "HH": "HH24", "mm": "MI", "ss"
 
 def _date_format(arguments: Sequence[Expr]) -> Expr:
     codes = [_CODES[p] if p in PATTERN else f'"{p}"' for p in pieces(arguments[1].name) or ()]
-    return _filled("to_char(a, b)", [arguments[0], exp.Literal.string("".join(codes))])
+    return filled("to_char(a, b)", [arguments[0], exp.Literal.string("".join(codes))])
 
 
 def _moment_read(arguments: Sequence[Expr], make: str, parts: Sequence[str]) -> Expr:
@@ -245,7 +283,7 @@ def _moment_read(arguments: Sequence[Expr], make: str, parts: Sequence[str]) -> 
     failed = "viewkeep.fail('this string does not fit the pattern: ' || a, CAST(NULL AS {}))"
     kind = "DATE" if make == "make_date" else "TIMESTAMP"
     text = f"CASE WHEN a ~ b THEN {make}({given}) WHEN a IS NOT NULL THEN {failed.format(kind)} END"
-    return _filled(text, [arguments[0], exp.Literal.string(f"^{regex}$")])
+    return filled(text, [arguments[0], exp.Literal.string(f"^{regex}$")])
 
 
 def _to_date(arguments: Sequence[Expr]) -> Expr:
@@ -266,13 +304,13 @@ def _timestampdiff(arguments: Sequence[Expr]) -> Expr:
     name = unit.name.upper()
     if name in _SECONDS:
         text = f"CAST(trunc(EXTRACT(epoch FROM (b - a)) / {_SECONDS[name]}) AS BIGINT)"
-        return _filled(text, [start, end])
+        return filled(text, [start, end])
     if name not in _MONTHS:
         raise Unsupported(
             f"TIMESTAMPDIFF by {name} is not supported on PostgreSQL", hint="use SECOND, DAY, MONTH or YEAR"
         )
     months = "(EXTRACT(year FROM age(b, a)) * 12 + EXTRACT(month FROM age(b, a)))"
-    return _filled(f"CAST(trunc({months} / {_MONTHS[name]}) AS BIGINT)", [start, end])
+    return filled(f"CAST(trunc({months} / {_MONTHS[name]}) AS BIGINT)", [start, end])
 
 
 # --- casts ---
@@ -286,7 +324,7 @@ def narrowed(node: exp.Cast) -> Expr:
     """A cast to TINYINT, which is a SMALLINT here: it must fail for what a TINYINT has no room for."""
     if node.to.this != exp.DataType.Type.TINYINT or isinstance(node.this, exp.Null):
         return node
-    return _filled("viewkeep.tinyint(CAST(a AS BIGINT))", [node.this])
+    return filled("viewkeep.tinyint(CAST(a AS BIGINT))", [node.this])
 
 
 _INTEGER = r"^[+-]?[0-9]+$"
@@ -313,22 +351,22 @@ def _cast_between(value: Expr, source: t.Type, target: t.Type, attempt: bool) ->
     if source == t.STRING:
         return _from_string(value, target, attempt, sql)
     if source == t.BOOLEAN:
-        return _filled(f"CAST(CAST(a AS INTEGER) AS {sql})", [value])
+        return filled(f"CAST(CAST(a AS INTEGER) AS {sql})", [value])
     if target == t.BOOLEAN:
-        return _filled("a <> 0", [value])
+        return filled("a <> 0", [value])
     if target.is_integer and source.is_numeric:
         whole = "trunc(a)" if source == t.DOUBLE or source.kind == "decimal" else "a"
-        return _filled(_within(whole, target, attempt, sql), [value])
+        return filled(_within(whole, target, attempt, sql), [value])
     if source == t.DOUBLE and target.kind == "decimal":
         # by the shortest decimal that stands for the double; NULL for what is no number
         shortest = _within("CAST(CAST(a AS TEXT) AS DECIMAL)", target, attempt, sql)
-        return _filled(f"CASE WHEN a > -{_INFINITY} AND a < {_INFINITY} THEN {shortest} END", [value])
+        return filled(f"CASE WHEN a > -{_INFINITY} AND a < {_INFINITY} THEN {shortest} END", [value])
     if target.kind == "decimal":
-        return _filled(_within("a", target, attempt, sql), [value])
+        return filled(_within("a", target, attempt, sql), [value])
     if target == t.STRING and source == t.TIMESTAMP:
         # PostgreSQL writes the fraction of a second as Spark does, without zeros at its end
-        return _filled("CAST(a AS TEXT)", [value])
-    return _filled(f"CAST(a AS {sql})", [value])
+        return filled("CAST(a AS TEXT)", [value])
+    return filled(f"CAST(a AS {sql})", [value])
 
 
 def _within(number: str, target: t.Type, attempt: bool, sql: str) -> str:
@@ -355,32 +393,32 @@ def _from_string(value: Expr, target: t.Type, attempt: bool, sql: str) -> Expr:
             "CASE WHEN lower(a) IN ('t', 'true', 'y', 'yes', '1') THEN TRUE "
             f"WHEN lower(a) IN ('f', 'false', 'n', 'no', '0') THEN FALSE {other}"
         )
-        return _filled(text, [trimmed])
+        return filled(text, [trimmed])
     if target == t.DOUBLE:
         text = (
             f"CASE WHEN a ~ b THEN CAST(rtrim(a, 'dDfF') AS {sql}) WHEN lower(a) = 'nan' THEN {_NAN} "
             f"WHEN lower(a) IN ('inf', '+inf', 'infinity', '+infinity') THEN {_INFINITY} "
             f"WHEN lower(a) IN ('-inf', '-infinity') THEN -{_INFINITY} {other}"
         )
-        return _filled(text, [trimmed, exp.Literal.string(_DOUBLE)])
+        return filled(text, [trimmed, exp.Literal.string(_DOUBLE)])
     if target == t.DATE:
         # 2020 and 2020-3 are days as well: what is missing is the first
         day = "split_part(split_part(translate(a, 'T', ' '), ' ', 1) || '-1-1', '-', {})"
         whole = " || '-' || ".join(day.format(n) for n in (1, 2, 3))
         made = f"viewkeep.try_date({whole})" if attempt else f"CAST({whole} AS DATE)"
-        return _filled(f"CASE WHEN a ~ b THEN {made} {other}", [trimmed, exp.Literal.string(_DAY)])
+        return filled(f"CASE WHEN a ~ b THEN {made} {other}", [trimmed, exp.Literal.string(_DAY)])
     if target == t.TIMESTAMP:
         # digits past the sixth are cut, where PostgreSQL would round
         cut = "regexp_replace(translate(a, 'T', ' '), '(\\.[0-9]{6})[0-9]+$', '\\1')"
         text = f"CASE WHEN a ~ b THEN CAST({cut} AS TIMESTAMP) {other}"
-        return _filled(text, [trimmed, exp.Literal.string(_MOMENT)])
+        return filled(text, [trimmed, exp.Literal.string(_MOMENT)])
     if target.kind == "decimal":
         exponent = "viewkeep.fail('a decimal with an exponent is not supported: ' || a, CAST(NULL AS {}))"
         number = _within("CAST(a AS DECIMAL)", target, attempt, sql)
         text = f"CASE WHEN a ~ b THEN {number} WHEN a ~ c THEN {exponent.format(sql)} {other}"
-        return _filled(text, [trimmed, exp.Literal.string(_DECIMAL), exp.Literal.string(_EXPONENT)])
+        return filled(text, [trimmed, exp.Literal.string(_DECIMAL), exp.Literal.string(_EXPONENT)])
     number = _within("CAST(a AS DECIMAL)", target, attempt, sql)
-    return _filled(f"CASE WHEN a ~ b THEN {number} {other}", [trimmed, exp.Literal.string(_INTEGER)])
+    return filled(f"CASE WHEN a ~ b THEN {number} {other}", [trimmed, exp.Literal.string(_INTEGER)])
 
 
 _BUILT: Mapping[str, Callable[[Sequence[Expr]], Expr]] = {
@@ -391,7 +429,15 @@ _BUILT: Mapping[str, Callable[[Sequence[Expr]], Expr]] = {
     "round_integer": _round_integer,
     "round_decimal": _round_decimal,
     "round_double": _round_double,
-    "rlike": _rlike,
+    "rlike": regexes.rlike,
+    "regexp_replace": regexes.replaced,
+    "regexp_extract": regexes.extracted,
+    "regexp_count": regexes.counted,
+    "split": regexes.split,
+    "sha2": _sha2,
+    "hex_integer": _hex,
+    "initcap": _initcap,
+    "substring_index": _substring_index,
     "date_trunc": _date_trunc,
     "trunc": _trunc,
     "date_format": _date_format,

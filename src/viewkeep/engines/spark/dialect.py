@@ -9,7 +9,8 @@ from sqlglot import exp
 from viewkeep.algebra.expressions import DIGITS_OF_A_NEGATIVE, EXACTLY, rewritten
 from viewkeep.algebra.types import MAX_PRECISION
 from viewkeep.errors import Unsupported
-from viewkeep.frontend.functions import CAST, PREFIX, SPARK_NAMES, TRY_CAST
+from viewkeep.frontend.functions import CAST, PREFIX, TRY_CAST
+from viewkeep.frontend.signatures import SPARK_NAMES
 from viewkeep.frontend.typed import QUOTIENT
 
 # Spark rounds a quotient to the digits its result type has room for, then we cast. That is one rounding in
@@ -96,6 +97,11 @@ def _call(name: str, arguments: list[exp.Expr]) -> exp.Expr:
         return exp.Anonymous(this="round", expressions=given[:2])
     if name == "rlike":
         return exp.Anonymous(this="rlike", expressions=given[:2])
+    if name in ("regexp_replace", "regexp_extract", "regexp_count", "split"):
+        # without RE2's words for the pattern
+        return exp.Anonymous(this=name, expressions=[*given[:2], *given[4:]])
+    if name == "second_fraction":
+        return exp.Anonymous(this="date_part", expressions=[exp.Literal.string("SECOND"), *given])
     if name == "timestampdiff":
         return exp.Anonymous(this=name, expressions=[exp.Var(this=given[0].name), *given[1:]])
     if name in _AGGREGATES:

@@ -10,7 +10,7 @@ from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr
 from viewkeep.algebra.types import Type
 from viewkeep.errors import TypeMismatch
-from viewkeep.frontend import functions
+from viewkeep.frontend import signatures
 from viewkeep.frontend.expressions.casts import cast_to
 from viewkeep.frontend.typed import Rules, Typed, made_call, said
 
@@ -38,7 +38,7 @@ def get(typing: Typing, node: Expr, position: Expr, name: str) -> Typed:
     """An element: `get` counts from 0 and is null outside, `at` fails there, `element_at` counts from 1."""
     whole, of = _array(typing, node)
     at = typing.type(position)
-    if not functions.fits("int", at.type):
+    if not signatures.fits("int", at.type):
         raise typing.fail(TypeMismatch, position, f"a position is an INT, not {at.type}", "use CAST")
     return made_call(name, [whole.expression, cast_to(at, t.INT)], of, True)
 

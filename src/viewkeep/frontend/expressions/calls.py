@@ -10,7 +10,7 @@ from sqlglot import exp
 from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr
 from viewkeep.errors import TypeMismatch, UnknownFunction, Unsupported
-from viewkeep.frontend import functions
+from viewkeep.frontend import functions, signatures
 from viewkeep.frontend.expressions import arrays
 from viewkeep.frontend.expressions.casts import cast, cast_to
 from viewkeep.frontend.typed import Typed, made_call, said
@@ -25,7 +25,7 @@ def call(typing: Typing, node: Expr, name: str, arguments: Sequence[Expr]) -> Ty
         Typed(a, t.STRING, False) if isinstance(a, exp.Literal) and a.is_string else typing.type(a)
         for a in arguments
     ]
-    forms = functions.SIGNATURES[name]
+    forms = signatures.SIGNATURES[name]
     form = next((f for f in forms if f.takes([x.type for x in typed])), None)
     if form is None and (form := next((f for f in forms if f.parameters_for(len(typed))), None)):
         wanted = form.parameters_for(len(typed)) or ()
@@ -34,8 +34,8 @@ def call(typing: Typing, node: Expr, name: str, arguments: Sequence[Expr]) -> Ty
         ]
         form = next((f for f in forms if f.takes([x.type for x in typed])), None)
         for part, its, k in zip(arguments, typed, wanted, strict=True):
-            if form is None and not functions.fits(k, its.type):
-                kind = functions.CAST_TO.get(k, t.decimal(10, 2))
+            if form is None and not signatures.fits(k, its.type):
+                kind = signatures.CAST_TO.get(k, t.decimal(10, 2))
                 raise typing.fail(
                     TypeMismatch, part, f"{name.upper()} needs {k.upper()} here, not {its.type}",
                     f"use CAST({said(part)} AS {kind})",
@@ -48,7 +48,7 @@ def call(typing: Typing, node: Expr, name: str, arguments: Sequence[Expr]) -> Ty
         )  # fmt: skip
     wanted = form.parameters_for(len(typed)) or ()
     parts = [
-        cast_to(x, functions.CAST_TO[k]) if _needs_cast(k, x) else x.expression
+        cast_to(x, signatures.CAST_TO[k]) if _needs_cast(k, x) else x.expression
         for k, x in zip(wanted, typed, strict=True)
     ]
     result = form.result_of([x.type for x in typed])
@@ -57,13 +57,13 @@ def call(typing: Typing, node: Expr, name: str, arguments: Sequence[Expr]) -> Ty
 
 def _needs_cast(parameter: str, value: Typed) -> bool:
     if value.type == t.NULL:
-        return parameter in functions.CAST_TO
+        return parameter in signatures.CAST_TO
     return parameter in ("int", "bigint", "double", "date", "timestamp")
 
 
 def _read_as(typing: Typing, node: Expr, typed: Typed, parameter: str) -> Typed:
     """A string literal where a date is wanted, as that date."""
-    kind = functions.CAST_TO.get(parameter)
+    kind = signatures.CAST_TO.get(parameter)
     if not (isinstance(node, exp.Literal) and node.is_string and kind in (t.DATE, t.TIMESTAMP)):
         return typed
     typing.moment(node, kind)
@@ -82,10 +82,17 @@ def named(typing: Typing, node: exp.Anonymous) -> Typed:
     if name in ("isnull", "isnotnull") and len(given) == 1:
         test: Expr = exp.Is(this=given[0].copy(), expression=exp.Null())
         return typing.type(test if name == "isnull" else exp.Not(this=test))
-    if name in ("positive", "bool") and len(given) == 1:
-        if name == "bool":
-            return cast(typing, exp.Cast(this=given[0].copy(), to=t.BOOLEAN.sql()))
+    if name in functions.CASTS and len(given) == 1:
+        return cast(typing, exp.Cast(this=given[0].copy(), to=functions.CASTS[name].sql()))
+    if name == "positive" and len(given) == 1:
         return typing.type(given[0])
+    if name in ("date_part", "datepart") and len(given) == 2 and isinstance(given[0], exp.Literal):
+        return typing.type(exp.Extract(this=exp.Var(this=given[0].name), expression=given[1].copy()))
+    if name == "regexp" and len(given) == 2:
+        return typing.type(exp.RegexpLike(this=given[0].copy(), expression=given[1].copy()))
+    if name == "e" and not given:
+        value = exp.Literal.number("2.718281828459045")
+        return Typed(exp.Cast(this=value, to=t.DOUBLE.sql()), t.DOUBLE, False)
     if name == "zeroifnull" and len(given) == 1:
         return typing.type(exp.Coalesce(this=given[0].copy(), expressions=[exp.Literal.number(0)]))
     if name == "nullifzero" and len(given) == 1:

@@ -1,4 +1,4 @@
-"""Dates and timestamps: intervals, days, and patterns of letters."""
+"""Dates and timestamps: intervals, days, and what is between two moments."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from sqlglot import exp
 from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import Expr
 from viewkeep.errors import TypeMismatch, Unsupported
-from viewkeep.frontend import functions
-from viewkeep.frontend.expressions.calls import call
-from viewkeep.frontend.expressions.casts import cast, cast_to
+from viewkeep.frontend import signatures
+from viewkeep.frontend.expressions.casts import cast_to
 from viewkeep.frontend.typed import Rules, Typed, bracketed, made_call, said
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def days(typing: Typing, node: Expr, left: Typed, right: Typed) -> Typed:
     if isinstance(node, exp.Add) and left.type != t.DATE:
         left, right = right, left
     if not (
-        isinstance(node, (exp.Add, exp.Sub)) and left.type == t.DATE and functions.fits("int", right.type)
+        isinstance(node, (exp.Add, exp.Sub)) and left.type == t.DATE and signatures.fits("int", right.type)
     ):
         raise typing.fail(
             TypeMismatch, node, f"{said(node)} combines {left.type} with {right.type}",
@@ -78,39 +77,6 @@ def days(typing: Typing, node: Expr, left: Typed, right: Typed) -> Typed:
     name = "date_add" if isinstance(node, exp.Add) else "date_sub"
     parts = [left.expression, cast_to(right, t.INT)]
     return made_call(name, parts, t.DATE, left.nullable or right.nullable)
-
-
-def _timetostr(typing: Typing, node: exp.TimeToStr) -> Typed:
-    inner = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
-    return call(typing, node, "date_format", [inner, _pattern(typing, node, "yyyy MM dd HH mm ss")])
-
-
-def _tsordstodate(typing: Typing, node: exp.TsOrDsToDate) -> Typed:
-    if node.args.get("format") is None:
-        return cast(typing, exp.Cast(this=node.this.copy(), to=t.DATE.sql()))
-    return call(typing, node, "to_date", [node.this, _pattern(typing, node, "yyyy MM dd")])
-
-
-def _strtotime(typing: Typing, node: exp.StrToTime) -> Typed:
-    pattern = _pattern(typing, node, "yyyy MM dd HH mm ss")
-    return call(typing, node, "to_timestamp", [node.this, pattern])
-
-
-def _pattern(typing: Typing, node: Expr, allowed: str) -> exp.Literal:
-    given = node.args["format"]
-    text = functions.spark_pattern(given.name) if isinstance(given, exp.Literal) else "%"
-    found = functions.pieces(text)
-    letters = [p for p in found or [] if p in functions.PATTERN]
-    reads = not isinstance(node, exp.TimeToStr)
-    # a date without a year is one of 1970, and of 'ddMM' engines make what they like
-    whole = {"yyyy", "MM", "dd"} <= set(letters) if reads else True
-    twice = len(set(letters)) < len(letters) and reads
-    if found is None or "%" in text or not whole or twice or not set(letters) <= set(allowed.split()):
-        raise typing.fail(
-            Unsupported, node, "this date pattern might mean different things on different engines",
-            f"use a literal pattern of {allowed.replace(' ', ', ')} and signs between them",
-        )  # fmt: skip
-    return exp.Literal.string(text)
 
 
 def _difference(typing: Typing, node: exp.TimestampDiff) -> Typed:
@@ -138,7 +104,4 @@ def _seconds(typing: Typing, node: exp.StrToUnix) -> Typed:
 RULES: Rules = {
     exp.StrToUnix: _seconds,
     exp.TimestampDiff: _difference,
-    exp.TimeToStr: _timetostr,
-    exp.TsOrDsToDate: _tsordstodate,
-    exp.StrToTime: _strtotime,
 }

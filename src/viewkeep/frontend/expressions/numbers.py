@@ -10,7 +10,7 @@ from viewkeep.algebra import types as t
 from viewkeep.algebra.expressions import AS_ITS_ENGINE_DOES, DIGITS_OF_A_NEGATIVE, Expr
 from viewkeep.algebra.types import Type
 from viewkeep.errors import TypeMismatch, Unsupported
-from viewkeep.frontend import functions
+from viewkeep.frontend import signatures
 from viewkeep.frontend.expressions.casts import cast_to
 from viewkeep.frontend.expressions.dates import days, shifted
 from viewkeep.frontend.typed import Rules, Typed, bracketed, decimal_quotient, made_call, said
@@ -55,7 +55,7 @@ def _try_divide(typing: Typing, node: exp.SafeDivide) -> Typed:
 def _intdiv(typing: Typing, node: exp.IntDiv) -> Typed:
     left, right = typing.type(node.this), typing.type(node.expression)
     for part, side in ((node.this, left), (node.expression, right)):
-        if not functions.fits("bigint", side.type):
+        if not signatures.fits("bigint", side.type):
             raise typing.fail(
                 TypeMismatch, part, f"DIV needs integers, not {side.type}", "use CAST, or FLOOR and /"
             )
@@ -123,7 +123,7 @@ def _as_spark_does(made: Expr, inner: Typed) -> Expr:
 
 def _round(typing: Typing, node: exp.Round) -> Typed:
     inner, places = typing.type(node.this), node.args.get("decimals")
-    scale = _whole_number(places) if places is not None else 0
+    scale = whole_number(places) if places is not None else 0
     if not inner.type.is_numeric:
         raise typing.fail(TypeMismatch, node, f"ROUND needs a number, not {inner.type}", "use CAST")
     if scale is None or not -18 <= scale <= 18:
@@ -138,7 +138,7 @@ def _round(typing: Typing, node: exp.Round) -> Typed:
         return made_call("round_integer", [inner.expression, digits, kind], inner.type, inner.nullable)
     if inner.type == t.DOUBLE:
         return made_call("round_double", [inner.expression, digits], t.DOUBLE, inner.nullable)
-    result = functions.rounded(inner.type, scale)
+    result = signatures.rounded(inner.type, scale)
     kind = exp.Literal.string(str(result))
     return made_call("round_decimal", [inner.expression, digits, kind], result, inner.nullable)
 
@@ -160,7 +160,8 @@ def _beside_decimal(part: Typed, other: Typed) -> Type:
     return part.type
 
 
-def _whole_number(node: Expr) -> int | None:
+def whole_number(node: Expr) -> int | None:
+    """A whole number that is written out."""
     bare = node.unnest()
     sign = -1 if isinstance(bare, exp.Neg) else 1
     digits = (bare.this if isinstance(bare, exp.Neg) else bare).name
