@@ -106,6 +106,7 @@ def test_doubles_timestamps_and_functions_of_the_users_own_are_sparks(
     queries = {
         "weights": "SELECT u.did, SUM(p.weight) AS w FROM used u JOIN parts p ON u.pid = p.pid GROUP BY u.did",
         "own": "SELECT did, pid, even(n) AS h FROM used",
+        "digits": "SELECT did, pid, CAST(EXP(n) * 1000 AS DECIMAL(30,15)) AS e FROM used",
     }
     for name, query in queries.items():
         vk.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")

@@ -177,6 +177,11 @@ for _signature in _table():
         **SIGNATURES,
         _signature.spark: (*SIGNATURES.get(_signature.spark, ()), _signature),
     }
+# functions of doubles of which the last digit is left to whoever computes them
+APPROXIMATE = frozenset(
+    {"power", "exp", "ln", "log", "log2", "log10", "cbrt"}
+    | {"sin", "cos", "tan", "asin", "acos", "atan", "atan2"}
+)
 SPARK_NAMES = {s.name: s.spark for forms in SIGNATURES.values() for s in forms}
 # made by the typing of operators and of functions with rules of their own
 SPARK_NAMES |= {"round_double": "round", "round_decimal": "round", "round_integer": "round",
