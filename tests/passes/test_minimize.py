@@ -173,12 +173,31 @@ def test_rows_that_are_not_there_need_no_antijoin(scan: Scan, diff: BaseDiff, dr
     assert m.take_rows_from_diff(start, {}) is (scan if dropped else start)
 
 
-def test_a_filtered_diff_still_restricts() -> None:
+def test_the_rows_that_a_filtered_diff_names_are_its_own() -> None:
     small = Select(UPDATE, expr("a > 1"))
     made = m.take_rows_from_diff(SemiJoin(R, small, ON_K), {})
+    assert tree(made) == lines("Project k, a, b|   Select a > 1|     Diff update r(a)")
+
+
+def test_a_filter_of_what_a_diff_was_made_to_is_one_of_the_diff() -> None:
+    twice = Project(UPDATE, (Item(K, column("k")), Item(Column("z", t.INT), expr("a + 1"))))
+    made = m.take_rows_from_diff(SemiJoin(R_BEFORE, Select(twice, expr("z > 1")), ON_K), {})
     assert tree(made) == lines(
-        "SemiJoin on k|   Project k, a, b|     Diff update r(a)|   Select a > 1|     Diff update r(a)"
+        "Project k, pre:a AS a, pre:b AS b|   Select (a + 1) > 1|     Diff update r(a)"
     )
+
+
+@pytest.mark.parametrize("named", [SemiJoin(UPDATE, S, (("a", "q"),)), Ref("d", UPDATE.columns)])
+def test_a_diff_that_another_restricts_still_restricts(named: Node) -> None:
+    made = m.take_rows_from_diff(SemiJoin(R, named, ON_K), {"d": UPDATE})
+    assert isinstance(made, SemiJoin)
+    assert made.right is named
+    assert tree(made.left) == lines("Project k, a, b|   Diff update r(a)")
+
+
+def test_equal_conditions_are_asked_once() -> None:
+    made = m.merge_selections(Select(Select(R, expr("a > 1 AND b > 1")), expr("a > 1")))
+    assert tree(made) == "Select a > 1 AND b > 1\n  Scan r AS r"
 
 
 def test_the_diff_of_another_table_says_nothing() -> None:

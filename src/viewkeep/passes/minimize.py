@@ -177,7 +177,8 @@ def take_rows_from_diff(node: Node, lets: Lets) -> Node:
 
     After the change a row that was inserted or updated is what its diff says, and a deleted one is not
     there; before the change the same holds the other way round. The diff may have been filtered and
-    projected since; its rows then still name keys of the base diff that it came from.
+    projected since; its rows then still name keys of the base diff that it came from, and are the rows of
+    that which pass the filters, or those that a semijoin with it finds.
     """
     if not isinstance(node, SemiJoin) or not isinstance(node.left, Scan):
         return node
@@ -204,10 +205,25 @@ def take_rows_from_diff(node: Node, lets: Lets) -> Node:
         name = by_base[base]
         return pre_name(name) if old and name not in origin.scan.key else name
 
-    rows = Project(origin, tuple(Item(c, column(value(base))) for c, base in scan.fields))
-    if node.right is origin:
-        return rows
-    return replace(node, left=rows)
+    items = tuple(Item(c, column(value(base))) for c, base in scan.fields)
+    filtered = _filtered(node.right)
+    if filtered is not None:
+        return Project(filtered[0], items)
+    return replace(node, left=Project(origin, items))
+
+
+def _filtered(node: Node) -> tuple[Node, Mapping[str, Expr]] | None:
+    """A relation made of a base diff by selections and projections alone: the rows of the diff that it has,
+    and what its columns are of them. Not one that is computed before: it may not be, unless another has rows.
+    """
+    if isinstance(node, BaseDiff):
+        return node, {name: column(name) for name in node.names}
+    if not isinstance(node, (Select, Project)) or (found := _filtered(node.input)) is None:
+        return None
+    rows, made = found
+    if isinstance(node, Select):
+        return Select(rows, substitute(node.predicate, made)), made
+    return rows, {item.name: substitute(item.expression, made) for item in node.items}
 
 
 def origin_of(node: Node, lets: Lets) -> BaseDiff | None:
@@ -260,9 +276,9 @@ def drop_what_is_empty(node: Node, lets: Lets) -> Node:
 
 
 def merge_selections(node: Node) -> Node:
-    """Select(Select(x, a), b) -> Select(x, a AND b)."""
+    """Select(Select(x, a), b) -> Select(x, a AND b), each condition once."""
     if isinstance(node, Select) and isinstance(node.input, Select):
-        joined = conjunction(conjuncts(node.input.predicate) + conjuncts(node.predicate))
+        joined = conjunction(dict.fromkeys(conjuncts(node.input.predicate) + conjuncts(node.predicate)))
         assert joined is not None
         return Select(node.input.input, joined)
     return node
