@@ -20,7 +20,7 @@ from viewkeep.errors import (
 )
 from viewkeep.frontend.binder import bind
 from viewkeep.frontend.functions import UserFunction, registered
-from viewkeep.frontend.statements import CreateView, parse_sql, place_of
+from viewkeep.frontend.statements import CreateView, parse_sql
 from viewkeep.frontend.views import with_views_in_place
 from viewkeep.passes.compiler import Compiled, compile_view
 from viewkeep.reading import Reading, reading
@@ -117,7 +117,6 @@ class Definitions:
             )
         compiled = compile_view(bound, used, strategy, self._engine.locates, query, statement.options)
         self._refuse_without_tree(compiled, statement)
-        self._refuse_functions_at_reading(compiled, statement)
         read_of: dict[str, set[str]] = {}
         for scan in compiled.scans:
             read_of.setdefault(scan.table, set()).update(base for _, base in scan.fields)
@@ -216,21 +215,6 @@ class Definitions:
             raise Unsupported(
                 f"view {statement.name} has no view tree: {compiled.no_tree}", hint=f"leave out {asked[0]}"
             )
-
-    def _refuse_functions_at_reading(self, compiled: Compiled, statement: CreateView) -> None:
-        """What stands over a view's last aggregate is computed by whoever reads the view, whose session may
-        not have the function."""
-        if compiled.placement.root is compiled.plan:
-            return
-        for item in compiled.plan.items:
-            for call in item.expression.find_all(exp.Anonymous):
-                if call.name.lower() in self.functions:
-                    raise Unsupported(
-                        f"{call.name} cannot be called on aggregates and group keys of a view",
-                        hint=f"call it on the columns of tables, or when you read the view: "
-                        f"SELECT {call.name}(...) FROM view",
-                        place=place_of(call, statement.text, statement.query_start),
-                    )
 
     def below(self, view: View) -> list[View]:
         """The views that a view reads, and those that they read; a view comes after what it reads."""

@@ -26,7 +26,7 @@ from .harness import STRATEGIES, replay
 CASES = int(os.environ.get("VIEWKEEP_FUZZ_CASES", "2640"))
 FIXED = "VIEWKEEP_FUZZ_CASES" not in os.environ
 SHARDS = 6
-VIEWS_A_DATABASE = 6.0  # on average there are a few more
+VIEWS_A_DATABASE = 5.6  # on average there are a few more
 
 
 @contextmanager

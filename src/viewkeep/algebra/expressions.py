@@ -15,6 +15,7 @@ from viewkeep.algebra.types import Type
 Expr = exp.Expr
 
 PRE = "pre:"  # no plan column has a colon in its name, so none can be taken for one of these
+USERS = "users"  # what the meta of a call has if the function is one that the user registered
 
 
 def column(name: str) -> exp.Column:
@@ -25,6 +26,11 @@ def column(name: str) -> exp.Column:
 def pre_name(name: str) -> str:
     """The column of a diff that carries the value `name` had before the change."""
     return PRE + name
+
+
+def calls_users(expression: Expr) -> bool:
+    """Whether an expression calls a function of the user's own."""
+    return any(call.meta_get(USERS) for call in expression.find_all(exp.Anonymous))
 
 
 def columns_of(expression: Expr) -> frozenset[str]:

@@ -1,12 +1,12 @@
 """Pass 3a: what to store beside the view, and what the view itself stores (idIVM section 4, pass 3).
 
 An aggregate asks for its input and its output. Its output is always stored: as the view's own rows where
-only a projection lies above, else as a cache. Its input is stored where looking rows up there is cheaper
-than joining them again: not over a single table, whose diffs carry all that is needed, and not over a
-many-to-many join, where the cache would hold more rows than its tables (footnote 6), unless another equality
-ties the two sides: friends of friends in the same city (Q*1 of section 7.1) are few of all friends of
-friends, and who has no cache makes all pairs to find them. A view of a view tree is over the views below it,
-which are stored, so its input is not.
+only a projection lies above that any reader can compute, else as a cache. Its input is stored where looking
+rows up there is cheaper than joining them again: not over a single table, whose diffs carry all that is
+needed, and not over a many-to-many join, where the cache would hold more rows than its tables (footnote 6),
+unless another equality ties the two sides: friends of friends in the same city (Q*1 of section 7.1) are few
+of all friends of friends, and who has no cache makes all pairs to find them. A view of a view tree is over
+the views below it, which are stored, so its input is not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from viewkeep.algebra.expressions import equated_columns
+from viewkeep.algebra.expressions import calls_users, equated_columns
 from viewkeep.algebra.nodes import (
     Aggregate,
     Join,
@@ -46,8 +46,10 @@ def place_caches(
     """The targets of a view, in the order in which a script computes them. `updatable`: the tables whose
     changes scripts are made for, all by default. A view of a view tree is stored where they change it, or
     something that it is joined with: that is where they change the view above it (F-IVM, figure 5)."""
-    # what is above these is computed when the view is read: they need their own output as it was
-    root: Node = plan.input if isinstance(plan.input, (Aggregate, Limit, Window)) else plan
+    # What is above these is computed when the view is read: they need their own output as it was. Not by
+    # functions of the user's: whoever reads the view may not have them.
+    own = any(calls_users(item.expression) for item in plan.items)
+    root: Node = plan.input if isinstance(plan.input, (Aggregate, Limit, Window)) and not own else plan
     targets: list[Target] = []
     reasons: list[str] = []
     for node in reversed(list(walk(root))):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr
+from viewkeep.algebra.expressions import USERS, Expr
 from viewkeep.errors import TypeMismatch, UnknownFunction, Unsupported
 from viewkeep.frontend import functions, signatures
 from viewkeep.frontend.expressions import arrays
@@ -116,5 +116,5 @@ def named(typing: Typing, node: exp.Anonymous) -> Typed:
             typing.need(part, its, wanted)
         parts.append(cast_to(its, wanted))
     made = exp.Anonymous(this=own.name, expressions=parts)
-    made.meta.update(node.meta, made=True, typed=(own.returns, True))
+    made.meta.update({**node.meta, USERS: True, "made": True, "typed": (own.returns, True)})
     return Typed(made, own.returns, True)
