@@ -1069,3 +1069,17 @@ def test_moments_of_the_first_and_the_last_year(
                     vk.refresh("v")
                 vk.sql(f"DELETE FROM s WHERE k = {n}")
                 vk.refresh("v")
+
+
+def test_what_stands_in_on_beside_lateral_counts() -> None:
+    source = "FROM s JOIN LATERAL (SELECT t.k AS j FROM t WHERE t.k = s.k) AS x"
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(f"{S.ddl()}; {T.ddl()}")
+        vk.sql("INSERT INTO s VALUES (1, 1, 5)")
+        vk.sql("INSERT INTO t VALUES (1, 1, 1)")
+        for name, on in (("none", "FALSE"), ("every", "TRUE"), ("some", "x.j > 0")):
+            vk.sql(f"CREATE MATERIALIZED VIEW {name} AS SELECT s.k, x.j {source} ON {on}")
+        assert vk.sql("SELECT * FROM none").rows == ()
+        assert vk.sql("SELECT * FROM every").rows == vk.sql("SELECT * FROM some").rows == ((1, 1),)
+        with pytest.raises(Unsupported):
+            vk.sql(f"CREATE MATERIALIZED VIEW v AS SELECT s.k {source.replace('JOIN', 'LEFT JOIN')} ON FALSE")
