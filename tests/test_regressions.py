@@ -1083,3 +1083,43 @@ def test_what_stands_in_on_beside_lateral_counts() -> None:
         assert vk.sql("SELECT * FROM every").rows == vk.sql("SELECT * FROM some").rows == ((1, 1),)
         with pytest.raises(Unsupported):
             vk.sql(f"CREATE MATERIALIZED VIEW v AS SELECT s.k {source.replace('JOIN', 'LEFT JOIN')} ON FALSE")
+
+
+def test_a_window_that_names_another() -> None:
+    check(
+        "SELECT k, SUM(b) OVER x AS s, SUM(b) OVER (y) AS t FROM s "
+        "WINDOW w AS (PARTITION BY a ORDER BY k), x AS w, y AS (x)",
+        ["INSERT INTO s VALUES (1, 1, 5), (2, 1, 7), (3, 2, 1)"],
+        ["INSERT INTO s VALUES (4, 1, 2)", "UPDATE s SET a = 2 WHERE k = 1"],
+    )
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        "OVER (w ORDER BY k) FROM s WINDOW w AS (PARTITION BY a)",
+        "OVER (w ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM s WINDOW w AS (ORDER BY k)",
+        "OVER x FROM s WINDOW w AS (PARTITION BY a), x AS (w ORDER BY k)",
+        "OVER x FROM s WINDOW w AS x, x AS w",
+    ],
+)
+def test_a_window_that_adds_to_another_is_refused(window: str) -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(S.ddl())
+        with pytest.raises(Unsupported, match="window"):
+            vk.sql(f"CREATE MATERIALIZED VIEW v AS SELECT k, SUM(b) {window}")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT (SELECT COUNT(*) FROM t WHERE t.a = s.a) AS n, COUNT(*) AS c FROM s GROUP BY 1",
+        "SELECT EXISTS (SELECT 1 FROM t WHERE t.a = s.a) AS e, COUNT(*) AS c FROM s GROUP BY ALL",
+        "SELECT COUNT(*) AS c FROM s GROUP BY a IN (SELECT a FROM t)",
+    ],
+)
+def test_a_subquery_in_group_by_is_refused_as_such(query: str) -> None:
+    with viewkeep.connect("duckdb:") as vk:
+        vk.sql(f"{S.ddl()}; {T.ddl()}")
+        with pytest.raises(Unsupported, match="a subquery cannot stand in GROUP BY"):
+            vk.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
