@@ -44,6 +44,7 @@ QUERIES = (
     "SELECT g, COUNT(*) AS c FROM t WHERE k > 9 GROUP BY ROLLUP (g)",
     "SELECT g, COUNT(*) AS c FROM t WHERE k > 9 GROUP BY CUBE (g)",
     "SELECT g, COUNT(*) AS c FROM t WHERE k > 9 GROUP BY GROUPING SETS ((g), ())",
+    "SELECT k FROM t WHERE (g, n) NOT IN (SELECT b.g, b.n FROM b WHERE b.n = t.n)",
     "SELECT k, n << 33 AS a, -n << 1 AS b, n >> 33 AS c FROM t",
 )
 

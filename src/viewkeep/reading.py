@@ -106,7 +106,9 @@ def reading(tree: exp.Query, find_table: Callable[[str], Table | None], text: st
 def may_differ(tree: exp.Expr) -> bool:
     """Whether an engine may take a query or an expression for something else than Spark does."""
     return any(
-        isinstance(node, _OTHERWISE) or (isinstance(node, exp.Func) and not isinstance(node, _ALIKE))
+        isinstance(node, _OTHERWISE)
+        or (isinstance(node, exp.Func) and not isinstance(node, _ALIKE))
+        or (isinstance(node, exp.In) and isinstance(node.this, exp.Tuple))  # DuckDB: not if it looks outside
         for node in tree.walk()
     )
 
