@@ -63,13 +63,20 @@ def _intdiv(typing: Typing, node: exp.IntDiv) -> Typed:
     return made_call("div", sides, t.BIGINT, left.nullable or right.nullable)
 
 
-def _bitwise(typing: Typing, node: Expr) -> Typed:
+def _refuse_unclear(typing: Typing, node: Expr, others: tuple[type[Expr], ...]) -> None:
+    """sqlglot reads a | b & c and a & b << c from left to right; Spark reads & and << first. A call is
+    clear, and has a place: SHIFTLEFT(a & b, c)."""
     for part in (node.this, node.expression):
-        if isinstance(part, (*BITWISE, *SHIFTS)) and type(part) is not type(node):
-            raise typing.fail(  # sqlglot reads a | b & c from left to right; Spark reads & first
+        called = part.meta_get("start") is not None or node.meta_get("start") is not None
+        if isinstance(part, others) and type(part) is not type(node) and not called:
+            raise typing.fail(
                 Unsupported, node, "which of &, ^, | and shifts comes first is not clear here",
                 "put brackets around one of them",
             )  # fmt: skip
+
+
+def _bitwise(typing: Typing, node: Expr) -> Typed:
+    _refuse_unclear(typing, node, (*BITWISE, *SHIFTS))
     left, right = _integers(typing, node, [node.this, node.expression])
     result = t.widest(left.type, right.type)
     assert result is not None  # both are integers
@@ -84,6 +91,7 @@ def _bitwisenot(typing: Typing, node: exp.BitwiseNot) -> Typed:
 
 
 def _shift(typing: Typing, node: Expr) -> Typed:
+    _refuse_unclear(typing, node, BITWISE)
     value, count = _integers(typing, node, [node.this, node.expression])
     if count.type == t.BIGINT:
         raise typing.fail(TypeMismatch, node, "a shift is by an INT, not BIGINT", "use CAST")
