@@ -45,6 +45,14 @@ QUERIES = (
     "SELECT g, COUNT(*) AS c FROM t WHERE k > 9 GROUP BY CUBE (g)",
     "SELECT g, COUNT(*) AS c FROM t WHERE k > 9 GROUP BY GROUPING SETS ((g), ())",
     "SELECT k FROM t WHERE (g, n) NOT IN (SELECT b.g, b.n FROM b WHERE b.n = t.n)",
+    "SELECT k FROM t LEFT SEMI JOIN b ON b.g = t.g",
+    "SELECT k FROM t LEFT ANTI JOIN b ON b.g = t.g AND b.n > 0",
+    "SELECT t.k, b.n FROM t FULL JOIN b ON b.n < t.n",
+    "SELECT t.k, b.x FROM t FULL JOIN b ON b.g <=> t.g",
+    "SELECT g, COUNT(*) AS c FROM t GROUP BY ALL",
+    "SELECT * EXCEPT (d, e) FROM t",
+    "SELECT k FROM (SELECT k, n FROM t) WHERE n > 1",
+    "SELECT * FROM (SELECT k, g FROM t) NATURAL JOIN (SELECT g, n FROM b)",
     "SELECT k, n << 33 AS a, -n << 1 AS b, n >> 33 AS c FROM t",
 )
 

@@ -104,12 +104,26 @@ def reading(tree: exp.Query, find_table: Callable[[str], Table | None], text: st
 
 
 def may_differ(tree: exp.Expr) -> bool:
-    """Whether an engine may take a query or an expression for something else than Spark does."""
+    """Whether an engine may take a query or an expression otherwise than Spark does, or not at all."""
     return any(
         isinstance(node, _OTHERWISE)
         or (isinstance(node, exp.Func) and not isinstance(node, _ALIKE))
-        or (isinstance(node, exp.In) and isinstance(node.this, exp.Tuple))  # DuckDB: not if it looks outside
+        or _is_only_sparks(node)
         for node in tree.walk()
+    )
+
+
+def _is_only_sparks(node: exp.Expr) -> bool:
+    """Whether a part of a query is one that some engine does not have."""
+    if isinstance(node, exp.Join):
+        return node.kind in ("SEMI", "ANTI") or node.side == "FULL"
+    if isinstance(node, exp.Subquery):
+        return isinstance(node.parent, (exp.From, exp.Join)) and not node.alias
+    if isinstance(node, exp.In):  # rows, by a query that looks outside
+        return isinstance(node.this, exp.Tuple)
+    return bool(
+        (isinstance(node, exp.Group) and node.args.get("all"))
+        or (isinstance(node, exp.Star) and node.args.get("except_"))
     )
 
 
