@@ -53,6 +53,8 @@ QUERIES = (
     "SELECT * EXCEPT (d, e) FROM t",
     "SELECT k FROM (SELECT k, n FROM t) WHERE n > 1",
     "SELECT * FROM (SELECT k, g FROM t) NATURAL JOIN (SELECT g, n FROM b)",
+    "SELECT * FROM t RIGHT JOIN (SELECT g, x FROM b) AS c USING (g)",
+    "SELECT * FROM t NATURAL LEFT JOIN (SELECT n, x FROM b) AS c",
     "SELECT k, n << 33 AS a, -n << 1 AS b, n >> 33 AS c FROM t",
 )
 

@@ -114,9 +114,10 @@ def may_differ(tree: exp.Expr) -> bool:
 
 
 def _is_only_sparks(node: exp.Expr) -> bool:
-    """Whether a part of a query is one that some engine does not have."""
-    if isinstance(node, exp.Join):
-        return node.kind in ("SEMI", "ANTI") or node.side == "FULL"
+    """Whether a part of a query is one that some engine does not have, or takes otherwise."""
+    if isinstance(node, exp.Join):  # on Spark, the columns of USING come first in *
+        shares = bool(node.args.get("using")) or node.method == "NATURAL"
+        return shares or node.kind in ("SEMI", "ANTI") or node.side == "FULL"
     if isinstance(node, exp.Subquery):
         return isinstance(node.parent, (exp.From, exp.Join)) and not node.alias
     if isinstance(node, exp.In):  # rows, by a query that looks outside
