@@ -32,10 +32,12 @@ def _arithmetic(typing: Typing, node: Expr) -> Typed:
     kinds = [_beside_decimal(p, other) for p, other in ((left, right), (right, left))]
     result = t.arithmetic(type(node), *kinds)
     if result is None:
+        moments = t.TIMESTAMP in (left.type, right.type)
         raise typing.fail(
             TypeMismatch, node,
             f"{said(node)} combines {left.type} with {right.type}",
-            "use CAST(... AS type) to make both numbers",
+            "use TIMESTAMPDIFF for the time between two, an INTERVAL to move one" if moments
+            else "use CAST(... AS type) to make both numbers",
         )  # fmt: skip
     made = type(node)(this=left.expression, expression=right.expression)
     if isinstance(node, exp.Div) and result.kind == "decimal":
