@@ -32,6 +32,30 @@ QUERIES = (
     "WITH c AS (SELECT g, AVG(d) AS m FROM t GROUP BY g) SELECT * FROM c",
     "SELECT g, d / e AS q FROM t UNION ALL SELECT g, x / 2 FROM b",
     "SELECT g, d / e AS q FROM t WHERE EXISTS (SELECT 1 FROM b WHERE b.g = t.g)",
+    # what comes first among equal rows is decided as in a view
+    "SELECT k, d / e AS q, ROW_NUMBER() OVER (ORDER BY n % 2) AS r FROM t",
+    "SELECT x / 2 AS h, ROW_NUMBER() OVER (PARTITION BY n ORDER BY g) AS r FROM b",
+    "SELECT h / 2 AS q FROM (SELECT x AS h, g FROM b ORDER BY n DESC LIMIT 2) AS c",
+    "SELECT h / 2 AS q FROM (SELECT d AS h FROM t ORDER BY n % 2 LIMIT 3) AS c",
+    "SELECT h / 2 AS q, LAG(h) OVER (ORDER BY h) AS l FROM (SELECT n AS h FROM t UNION ALL SELECT n FROM b) AS c",
+    "SELECT x / 2 AS h FROM b EXCEPT ALL SELECT 0.75 AS h FROM t WHERE k = 1",
+    # without a function or a division
+    "SELECT * FROM (SELECT g, n, d FROM t) PIVOT (SUM(d) AS s, COUNT(*) AS c FOR n IN (1, 2))",
+    "SELECT g, COUNT(*) AS c FROM t WHERE k > 9 GROUP BY ROLLUP (g)",
+    "SELECT g, COUNT(*) AS c FROM t WHERE k > 9 GROUP BY CUBE (g)",
+    "SELECT g, COUNT(*) AS c FROM t WHERE k > 9 GROUP BY GROUPING SETS ((g), ())",
+    "SELECT k FROM t WHERE (g, n) NOT IN (SELECT b.g, b.n FROM b WHERE b.n = t.n)",
+    "SELECT k FROM t LEFT SEMI JOIN b ON b.g = t.g",
+    "SELECT k FROM t LEFT ANTI JOIN b ON b.g = t.g AND b.n > 0",
+    "SELECT t.k, b.n FROM t FULL JOIN b ON b.n < t.n",
+    "SELECT t.k, b.x FROM t FULL JOIN b ON b.g <=> t.g",
+    "SELECT g, COUNT(*) AS c FROM t GROUP BY ALL",
+    "SELECT * EXCEPT (d, e) FROM t",
+    "SELECT k FROM (SELECT k, n FROM t) WHERE n > 1",
+    "SELECT * FROM (SELECT k, g FROM t) NATURAL JOIN (SELECT g, n FROM b)",
+    "SELECT * FROM t RIGHT JOIN (SELECT g, x FROM b) AS c USING (g)",
+    "SELECT * FROM t NATURAL LEFT JOIN (SELECT n, x FROM b) AS c",
+    "SELECT k, n << 33 AS a, -n << 1 AS b, n >> 33 AS c FROM t",
 )
 
 

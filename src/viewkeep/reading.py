@@ -21,19 +21,24 @@ from sqlglot import exp
 
 from viewkeep.algebra.bags import is_bag, occurrence_of, plain
 from viewkeep.algebra.expressions import columns_of
-from viewkeep.algebra.nodes import Limit, Node, Window, rebuild, walk
+from viewkeep.algebra.nodes import Limit, Node, Project, Window, rebuild, walk
 from viewkeep.algebra.types import Type
 from viewkeep.catalog.models import Table, TableColumn
 from viewkeep.errors import ViewkeepError
 from viewkeep.frontend.binder import Bound, bind, expressions_of
 from viewkeep.frontend.expressions.casts import cast_to
+from viewkeep.frontend.normalize import normalize
 from viewkeep.frontend.typed import Typed
+from viewkeep.passes.infer_ids import infer_ids
 from viewkeep.script.render import Names, Renderer
 
 # what every engine computes as Spark does
 _ALIKE = (exp.Count, exp.Sum, exp.Min, exp.Max, exp.Coalesce, exp.Case, exp.If, exp.Connector)
-# operators that not every engine does: a date and an interval are a timestamp on DuckDB
-_OTHERWISE = (exp.Div, exp.IntDiv, exp.Mod, exp.Like, exp.ILike, exp.Interval)
+# what not every engine does: a date and an interval are a timestamp on DuckDB, which has a total over no
+# rows, counts what PIVOT does not find as zero, and shifts no negative number
+_OPERATORS = (exp.Div, exp.IntDiv, exp.Mod, exp.Like, exp.ILike, exp.Interval)
+_SHIFTS = (exp.BitwiseLeftShift, exp.BitwiseRightShift)
+_OTHERWISE = (*_OPERATORS, *_SHIFTS, exp.Pivot, exp.Rollup, exp.Cube, exp.GroupingSets)
 _ENDS = ("order", "limit", "offset")
 _ROWS = "viewkeep_rows"
 
@@ -91,35 +96,55 @@ def reading(tree: exp.Query, find_table: Callable[[str], Table | None], text: st
         bound = bind(body, find, text, needs_table=False)
     except ViewkeepError:  # it may be wrong, which the engine will tell, or more than a view can be
         return None
-    plan = _without_numbers(bound.plan)
     order = _ordered(tree, bound, ends["order"])
-    if plan is None or order is None or any(map(_is_open, walk(plan))):
+    if order is None:
         return None
+    plan = _by_ids(bound.plan) if any(map(_is_open, walk(bound.plan))) else _without_numbers(bound.plan)
     return Reading(bound, plan, tuple(read.values()), order, ends["limit"], ends["offset"])
 
 
 def may_differ(tree: exp.Expr) -> bool:
-    """Whether an engine may take a query or an expression for something else than Spark does."""
+    """Whether an engine may take a query or an expression otherwise than Spark does, or not at all."""
     return any(
-        isinstance(node, _OTHERWISE) or (isinstance(node, exp.Func) and not isinstance(node, _ALIKE))
+        isinstance(node, _OTHERWISE)
+        or (isinstance(node, exp.Func) and not isinstance(node, _ALIKE))
+        or _is_only_sparks(node)
         for node in tree.walk()
     )
 
 
+def _is_only_sparks(node: exp.Expr) -> bool:
+    """Whether a part of a query is one that some engine does not have, or takes otherwise."""
+    if isinstance(node, exp.Join):  # on Spark, the columns of USING come first in *
+        shares = bool(node.args.get("using")) or node.method == "NATURAL"
+        return shares or node.kind in ("SEMI", "ANTI") or node.side == "FULL"
+    if isinstance(node, exp.Subquery):
+        return isinstance(node.parent, (exp.From, exp.Join)) and not node.alias
+    if isinstance(node, exp.In):  # rows, by a query that looks outside
+        return isinstance(node.this, exp.Tuple)
+    return bool(
+        (isinstance(node, exp.Group) and node.args.get("all"))
+        or (isinstance(node, exp.Star) and node.args.get("except_"))
+    )
+
+
 def _is_open(node: Node) -> bool:
-    """Whether SQL leaves open which rows come first: a view's IDs decide that, and a query need not."""
+    """Whether SQL leaves open which rows come first."""
     return isinstance(node, Limit) or (isinstance(node, Window) and node.ties)
 
 
-def _without_numbers(plan: Node) -> Node | None:
-    """The plan over tables as they are: rows without a key are not numbered for whoever only reads them. None
-    where the plan counts by these numbers."""
+def _by_ids(plan: Project) -> Node:
+    """The plan with the IDs of its rows, which decide in a view what SQL leaves open."""
+    return infer_ids(normalize(plan))
+
+
+def _without_numbers(plan: Node) -> Node:
+    """The plan over tables as they are: rows without a key are not numbered for whoever only reads them,
+    unless the plan counts by these numbers."""
     numbers = {occurrence_of(n) for n in walk(plan) if is_bag(n)}
     used = {name for n in walk(plan) for e in expressions_of(n) for name in columns_of(e)}
     used |= {name for n in walk(plan) if isinstance(n, Window) for name in n.partition}
-    if numbers & used:
-        return None
-    return rebuild(plan, lambda node: plain(node) if is_bag(node) else node)
+    return plan if numbers & used else rebuild(plan, lambda node: plain(node) if is_bag(node) else node)
 
 
 def _ordered(tree: exp.Query, bound: Bound, order: exp.Expr | None) -> tuple[exp.Ordered, ...] | None:

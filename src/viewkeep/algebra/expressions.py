@@ -53,6 +53,17 @@ def substitute(expression: Expr, by: Mapping[str, Expr]) -> Expr:
     return expression.transform(swap)  # of a copy
 
 
+COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+
+
+def unchained(node: Expr) -> Expr:
+    """(a = b) = c for a = b = c: not every engine takes a chain of comparisons."""
+    for key in ("this", "expression"):
+        if isinstance(node.args[key], COMPARISONS):
+            node.set(key, exp.Paren(this=node.args[key]))
+    return node
+
+
 def rewritten(tree: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
     """The tree with every node rewritten, those below first.
 

@@ -17,6 +17,7 @@ from viewkeep.frontend.ordering import output_at
 from viewkeep.frontend.scope import NeedsDomain, PlanTyping, Scope, bound
 from viewkeep.frontend.select_list import no_aggregate, no_array
 from viewkeep.frontend.typed import Typed, said
+from viewkeep.frontend.typing import SUBQUERIES
 
 
 def bind_grouping(
@@ -225,7 +226,7 @@ def _entries(
     if group is None:
         return [], None
     if group.args.get("all"):  # GROUP BY ALL: everything that is not aggregated
-        return [e for e, _ in outputs if not aggregates_in(e)], None
+        return [_no_subquery(binding, e) for e, _ in outputs if not aggregates_in(e)], None
     if group.args.get("totals"):
         raise binding.fail(Unsupported, group, "GROUP BY TOTALS is not Spark's", "use ROLLUP")
     entries, sets = grouping_sets(group)
@@ -240,6 +241,15 @@ def _meant(binding: Binding, entry: Expr, outputs: Sequence[Output], scope: Scop
         at = output_at(binding, entry, [name for _, name in outputs])
         entry = outputs[at][0] if at is not None else entry
     no_aggregate(binding, entry, "GROUP BY")
+    return _no_subquery(binding, entry)
+
+
+def _no_subquery(binding: Binding, entry: Expr) -> Expr:
+    if (found := entry.find(*SUBQUERIES)) is not None:
+        raise binding.fail(
+            Unsupported, found, "a subquery cannot stand in GROUP BY",
+            "select it in a derived table, and group by its column",
+        )  # fmt: skip
     return entry
 
 

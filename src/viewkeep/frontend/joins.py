@@ -250,10 +250,13 @@ def lateral(
         scope.again = lambda: once_more(left, again())
         made = _looked_up(binding, left, query, tree, ctes, scope)
     on = tree.args.get("on")
-    if on is None or isinstance(on, exp.Boolean):
+    if on is None or on == exp.true():
         return made
     if side:
-        raise binding.fail(Unsupported, tree, "ON beside LATERAL is not supported", "put it into WHERE")
+        raise binding.fail(
+            Unsupported, tree, f"ON beside {side} JOIN LATERAL is not supported",
+            "put it into the query of LATERAL, and write ON TRUE",
+        )  # fmt: skip
     scope = binding.scope(made)
     return replace(made, node=Select(made.node, scope.typing.condition(scope.resolve(on), "ON")))
 

@@ -99,10 +99,7 @@ class Windows:
                 Unsupported, call, f"{tree.this.key.upper()} in this window function is not supported",
                 "use CASE in its argument, or filter in a derived table",
             )  # fmt: skip
-        base = self._named.get(tree.alias.lower()) if tree.alias else None
-        if tree.alias and base is None:
-            raise self._fail(Unsupported, tree, f"there is no window {tree.alias}", "define it in WINDOW")
-        whole = base if base is not None else tree
+        whole = self._whole(tree)
         partition = tuple(self._column(p).name for p in whole.args.get("partition_by") or [])
         entries = whole.args["order"].expressions if whole.args.get("order") else []
         sorts = [self._column(entry.this) for entry in entries]
@@ -111,6 +108,22 @@ class Windows:
         by_rows = frame is not None and str(frame.args.get("kind")).upper() == "ROWS"
         over = _Over(partition, order, frame, isinstance(call, _BY_POSITION) or by_rows, ignores_nulls)
         return self._call(call, over)
+
+    def _whole(self, tree: exp.Window) -> exp.Window:
+        """The window that says all: the one that is named, which may name another one before it."""
+        seen: set[str] = set()
+        while tree.alias:
+            if any(tree.args.get(key) for key in ("partition_by", "order", "spec")):
+                raise self._fail(
+                    Unsupported, tree, f"a window that adds to {tree.alias} is not supported",
+                    "write the whole of it",
+                )  # fmt: skip
+            name = tree.alias.lower()
+            if name not in self._named or name in seen:
+                raise self._fail(Unsupported, tree, f"there is no window {tree.alias}", "define it in WINDOW")
+            seen.add(name)
+            tree = self._named[name]
+        return tree
 
     def _frame(self, spec: Expr | None, sorts: Sequence[Column], tree: Expr) -> Expr | None:
         if spec is None:

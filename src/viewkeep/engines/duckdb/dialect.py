@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import rewritten
+from viewkeep.algebra.expressions import COMPARISONS, rewritten, unchained
 from viewkeep.algebra.types import MAX_PRECISION
 from viewkeep.engines.duckdb.functions import spell
 from viewkeep.frontend.typed import QUOTIENT
@@ -23,8 +23,10 @@ def to_sql(tree: exp.Expr, pretty: bool = False) -> str:
 
 
 def _translate(node: exp.Expr) -> exp.Expr:
-    if not isinstance(node, (exp.Anonymous, exp.DataType, exp.Div)):  # most are none of these
+    if not isinstance(node, (exp.Anonymous, exp.DataType, exp.Div, *COMPARISONS)):  # most are none of these
         return node
+    if isinstance(node, COMPARISONS):
+        return unchained(node)
     if isinstance(node, exp.DataType) and node.this in (
         exp.DataType.Type.TIMESTAMPTZ,
         exp.DataType.Type.TIMESTAMPLTZ,

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from viewkeep.algebra.expressions import rewritten
+from viewkeep.algebra.expressions import COMPARISONS, rewritten, unchained
 from viewkeep.algebra.script_nodes import ROW
 from viewkeep.engines.postgres.functions import narrowed, spell
 from viewkeep.errors import Unsupported
@@ -51,6 +51,8 @@ def _translate(node: exp.Expr) -> exp.Expr:
         return exp.Div(this=next(sides), expression=next(sides), typed=True, safe=False)
     if isinstance(node, _BITWISE):
         return _bracketed(node)
+    if isinstance(node, COMPARISONS):
+        node = unchained(node)
     if isinstance(node, exp.NullSafeEQ) and _is_condition(node):
         return _same(node.this, node.expression)
     if isinstance(node, exp.Cast) and node.to.this == exp.DataType.Type.TINYINT:
@@ -71,6 +73,8 @@ def _translate(node: exp.Expr) -> exp.Expr:
         order = exp.Order(expressions=[exp.Ordered(this=node.this)])
         half = exp.Anonymous(this="percentile_cont", expressions=[exp.Literal.number("0.5")])
         return exp.WithinGroup(this=half, expression=order)
+    if isinstance(node, exp.Struct):
+        return exp.Anonymous(this="ROW", expressions=[field.expression for field in node.expressions])
     if isinstance(node, exp.Cast) and node.to.this in exp.DataType.TEXT_TYPES:
         return collated(node)
     if isinstance(node, exp.Window) and isinstance(node.this, (exp.IgnoreNulls, exp.RespectNulls)):

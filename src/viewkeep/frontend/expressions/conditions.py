@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from viewkeep.algebra import types as t
-from viewkeep.algebra.expressions import Expr, conjunction, disjunction
+from viewkeep.algebra.expressions import COMPARISONS, Expr, conjunction, disjunction
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.frontend.regex import portable
 from viewkeep.frontend.typed import Rules, Typed, bracketed, made_call
@@ -15,7 +15,6 @@ from viewkeep.frontend.typed import Rules, Typed, bracketed, made_call
 if TYPE_CHECKING:
     from viewkeep.frontend.typing import Typing
 
-COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _EQUALITIES = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 

@@ -32,10 +32,12 @@ def _arithmetic(typing: Typing, node: Expr) -> Typed:
     kinds = [_beside_decimal(p, other) for p, other in ((left, right), (right, left))]
     result = t.arithmetic(type(node), *kinds)
     if result is None:
+        moments = t.TIMESTAMP in (left.type, right.type)
         raise typing.fail(
             TypeMismatch, node,
             f"{said(node)} combines {left.type} with {right.type}",
-            "use CAST(... AS type) to make both numbers",
+            "use TIMESTAMPDIFF for the time between two, an INTERVAL to move one" if moments
+            else "use CAST(... AS type) to make both numbers",
         )  # fmt: skip
     made = type(node)(this=left.expression, expression=right.expression)
     if isinstance(node, exp.Div) and result.kind == "decimal":
@@ -63,13 +65,20 @@ def _intdiv(typing: Typing, node: exp.IntDiv) -> Typed:
     return made_call("div", sides, t.BIGINT, left.nullable or right.nullable)
 
 
-def _bitwise(typing: Typing, node: Expr) -> Typed:
+def _refuse_unclear(typing: Typing, node: Expr, others: tuple[type[Expr], ...]) -> None:
+    """sqlglot reads a | b & c and a & b << c from left to right; Spark reads & and << first. A call is
+    clear, and has a place: SHIFTLEFT(a & b, c)."""
     for part in (node.this, node.expression):
-        if isinstance(part, (*BITWISE, *SHIFTS)) and type(part) is not type(node):
-            raise typing.fail(  # sqlglot reads a | b & c from left to right; Spark reads & first
+        called = part.meta_get("start") is not None or node.meta_get("start") is not None
+        if isinstance(part, others) and type(part) is not type(node) and not called:
+            raise typing.fail(
                 Unsupported, node, "which of &, ^, | and shifts comes first is not clear here",
                 "put brackets around one of them",
             )  # fmt: skip
+
+
+def _bitwise(typing: Typing, node: Expr) -> Typed:
+    _refuse_unclear(typing, node, (*BITWISE, *SHIFTS))
     left, right = _integers(typing, node, [node.this, node.expression])
     result = t.widest(left.type, right.type)
     assert result is not None  # both are integers
@@ -84,6 +93,7 @@ def _bitwisenot(typing: Typing, node: exp.BitwiseNot) -> Typed:
 
 
 def _shift(typing: Typing, node: Expr) -> Typed:
+    _refuse_unclear(typing, node, BITWISE)
     value, count = _integers(typing, node, [node.this, node.expression])
     if count.type == t.BIGINT:
         raise typing.fail(TypeMismatch, node, "a shift is by an INT, not BIGINT", "use CAST")
