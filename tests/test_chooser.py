@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from viewkeep.catalog.models import View
 from viewkeep.chooser import LARGE_TABLES, POLICIES, SMALL_TABLES, Facts, Kept, Lean, Netting, Past, choose
-from viewkeep.engines.spark.keeper import found_by_values
+from viewkeep.engines.spark.ways import chosen, found_by_values
 from viewkeep.script.cost import rows_read
 from viewkeep.store.delta import State
 
-from .helpers import COST, changes, compiled, table
+from .helpers import COST, SHOP, changes, compiled, table
 
 # a refresh that recomputed
 COMPUTED = Past("full", 50, 1.0)
@@ -265,3 +266,72 @@ def test_on_spark_targets_are_not_scanned_for_a_few_values() -> None:
     assert rows_read(script, replace(sizes, is_looked_up=lambda leaf, column: False)) >= 10**7
     known = found_by_values(view, replace(state, cached={"cache_1": 500}))
     assert rows_read(script, replace(known, is_looked_up=lambda leaf, column: False)) == 1000
+
+
+# the sum by device of the devices benchmark
+DEVICES = """SELECT l.did, SUM(p.price) AS cost FROM parts p JOIN links l ON p.pid = l.pid GROUP BY l.did"""
+LARGE = {"parts": 10**6, "links": 5 * 10**7}
+
+
+def on_spark(
+    past: list[Past], rows: dict[str, int], caches: dict[str, int] | None = None, **kinds: str
+) -> tuple[bool, bool]:
+    """What is chosen for 200 changes of a view that reads tables of so many rows: whether to recompute, and
+    whether there are caches then."""
+    compiled_view, present = compiled(DEVICES), changes(**kinds)
+    tables = tuple(x for x in SHOP if x.name in rows)
+    view = View("v", DEVICES, {}, tables)
+    state = State({}, {}, {"cache_1": 0} if caches is None else caches, 0, datetime.now(UTC), sizes=rows)
+    counts = {name: {words.partition(":")[0]: 200} for name, words in kinds.items()}
+    choice = chosen(view, compiled_view, lambda: past, present, counts, state)
+    return choice.full, choice.caches
+
+
+@pytest.mark.parametrize(("links", "created", "took"), [(5 * 10**6, 8.0, 0.6), (5 * 10**7, 60.0, 0.8)])
+@pytest.mark.parametrize("kinds", [{"parts": "update:price"}, {"links": "insert"}, {"links": "delete"}])
+def test_on_spark_a_view_that_is_quick_by_its_caches_keeps_them(
+    links: int, created: float, took: float, kinds: dict[str, str]
+) -> None:
+    rows = {"parts": links // 10, "links": links}
+    past = [Past("full", 0, created, 2)]
+    assert on_spark(past, rows, **kinds) == (False, True)
+    for seconds in (took * 2, took, took, took, took):
+        past.append(Past("id", 200, seconds, 2))
+        assert on_spark(past, rows, **kinds) == (False, True)
+    past.append(Past("full", 200, created / 2, 2))  # whatever recomputing took
+    assert on_spark(past, rows, **kinds) == (False, True)
+    past += [Past("tuple", 200, took * 5)] * 3
+    assert on_spark(past, rows, **kinds) == (False, True)
+    assert on_spark(past, rows, {}, **kinds) == (True, True), "and gets them back"
+
+
+def test_on_spark_caches_are_given_up_once_the_script_was_measured() -> None:
+    created = Past("full", 0, 60.0, 2)
+    slow = [Past("id", 200, 40.0, 2)] * 3
+    quick = [Past("tuple", 200, 4.0)] * 3
+    kinds = {"links": "insert"}
+    assert on_spark([created, *quick], LARGE, **kinds) == (False, True)
+    assert on_spark([created, *quick, *slow, Past("full", 9, 50.0, 2)], LARGE, **kinds) == (False, False)
+    assert on_spark([created, *quick, *slow, Past("full", 9, 50.0, 2)], LARGE, {}, **kinds) == (False, False)
+
+
+def test_on_spark_a_view_that_is_cheaper_to_recompute_is_kept_without_caches() -> None:
+    past = [Past("full", 0, 60.0, 2), *[Past("id", 200, 70.0, 2)] * 3]
+    assert on_spark(past, LARGE, links="insert") == (True, False)
+    past.append(Past("full", 200, 10.0, 1))
+    assert on_spark(past, LARGE, {}, links="insert") == (True, False)
+
+
+def test_on_spark_nothing_is_asked_for_that_the_policy_settles() -> None:
+    def unasked() -> list[Past]:
+        raise AssertionError("the past is read for nothing")
+
+    view = View("v", DEVICES, {"refresh_policy": "full"}, SHOP)
+    state = State({}, {}, {}, 0, datetime.now(UTC), sizes=LARGE)
+    given = changes(parts="insert"), {"parts": {"insert": 200}}, state
+    choice = chosen(view, compiled(DEVICES), unasked, *given)
+    assert (choice.full, choice.caches) == (True, False)
+    choice = chosen(
+        replace(view, options={"refresh_policy": "incremental"}), compiled(DEVICES), unasked, *given
+    )
+    assert (choice.full, choice.caches, choice.reason) == (True, True, "its caches were missing")

@@ -514,7 +514,7 @@ class Connection:
             compiled = self._views.compile(view)
         except UnknownFunction as problem:
             return ViewStatus(view.name, 0, 0, True, view.strategy, None, {}, tables, (), problem.message)
-        caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
+        caches = compiled.caches
         try:
             standing = self.engine.standing(view, compiled)
         except ViewkeepError as problem:

@@ -30,9 +30,8 @@ def weigh(
     """The choice for one refresh. Nothing is estimated, and the past is not asked for, where the policy or
     the size of the tables settles it. `lean`: the script that needs no caches, if there is one, and the
     seconds that its statements take at least."""
-    rows = sum(sizes.tables.values())
-    known = partial(Facts, total(counts), rows, kept=kept, netting=netting)
-    if view.policy != "auto" or rows < SMALL_TABLES:
+    known = partial(Facts, total(counts), sum(sizes.tables.values()), kept=kept, netting=netting)
+    if not is_weighed(view, sizes):
         return choose(view.policy, known(0, 0, 0, ()))
     reads, scans = _reads(script, counts, sizes)
     other = lean()
@@ -46,6 +45,11 @@ def weigh(
         lean=Lean(*_reads(other[0], counts, sizes), other[1]) if other is not None else None,
     )
     return choose(view.policy, facts)
+
+
+def is_weighed(view: View, sizes: Sizes) -> bool:
+    """Whether estimates settle what a refresh does, and not the policy or the size of the tables."""
+    return view.policy == "auto" and sum(sizes.tables.values()) >= SMALL_TABLES
 
 
 def _reads(script: Script, counts: Counts, sizes: Sizes) -> tuple[int, int]:

@@ -15,10 +15,11 @@ from viewkeep.rules.context import Target
 from viewkeep.script.render import Names, Renderer
 
 
-def fill_queries(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp.Query]]:
-    """Each target with the query that fills it, in an order in which later ones read earlier ones."""
-    if len(compiled.placement.targets) == 1:
-        yield from fill_view(compiled, names)
+def fill_queries(compiled: Compiled, names: Names, *, caches: bool) -> Iterator[tuple[Target, exp.Query]]:
+    """Each target with the query that fills it, in an order in which later ones read earlier ones; without
+    caches the view itself, from base tables alone."""
+    if not caches or not compiled.caches:
+        yield from _fill_view(compiled, names)
         return
     filled: dict[Node, Stored] = {}
     for target in compiled.placement.targets:
@@ -27,8 +28,7 @@ def fill_queries(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp
         filled[target.node] = Stored.of(target.name, target.node)
 
 
-def fill_view(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp.Query]]:
-    """The view itself with the query that fills it from base tables alone."""
+def _fill_view(compiled: Compiled, names: Names) -> Iterator[tuple[Target, exp.Query]]:
     for target in compiled.placement.targets:
         if target.role == "view":
             yield target, Renderer(names).query(reduce_groups(target.node))

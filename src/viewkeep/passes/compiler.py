@@ -89,6 +89,11 @@ class Compiled:
         return tuple(dict.fromkeys(scan.table for scan in self.scans))
 
     @property
+    def caches(self) -> tuple[str, ...]:
+        """The targets beside the view's own rows."""
+        return tuple(target.name for target in self.placement.targets if target.role != "view")
+
+    @property
     def visible(self) -> tuple[tuple[str, str], ...]:
         """The user's column names with the plan columns they show; hidden IDs follow them in the plan."""
         return tuple(zip(self.names, self.plan.names, strict=False))

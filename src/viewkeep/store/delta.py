@@ -7,6 +7,10 @@ that belong to it. Caches are committed first. After a crash the rows are old or
 cache that is ahead of what the rows name is restored before the next refresh. Folding changes how a table is
 written, not what it says, so a cache may be ahead by that.
 
+A view can do without its caches: the rows' commit then names no version of them. Their tables stay as they
+are, behind the rows, and nobody reads them, since a cache is read only at a version that the rows name. To
+have them again all targets are filled.
+
 Two refreshes at once: each commit carries its table's next version as an idempotent transaction number, so
 of two that start from one version the second commits nothing, notices, and starts over. In a warehouse that
 one process holds there are no two, and no numbers.
@@ -15,7 +19,7 @@ one process holds there are no two, and no numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -65,7 +69,8 @@ NOTHING_WAITS = Waiting()
 
 @dataclass(frozen=True)
 class State:
-    """What a view's rows show, and the versions of the tables that it lives in. `sizes` and `cached`: about
+    """What a view's rows show, and the versions of the tables that it lives in. `caches` is empty
+    for a view that does without them. `sizes` and `cached`: about
     how many rows its base tables and its caches have, as far as that is known."""
 
     watermark: Mapping[str, int]
@@ -80,6 +85,15 @@ class State:
     def version(self, target: str) -> int:
         """The version of a target's table that belongs to this state."""
         return self.rows if target == ROWS else self.caches[target]
+
+    def is_bare(self, caches: Iterable[str]) -> bool:
+        """Whether the view is without its caches, which are these."""
+        return not set(caches) <= self.caches.keys()
+
+    def without_caches(self) -> State:
+        """The state of a view that has given up its caches. How large they were is still known."""
+        waiting = {target: waits for target, waits in self.waiting.items() if target == ROWS}
+        return replace(self, caches={}, waiting=waiting)
 
     def waits(self, target: str) -> Waiting:
         return self.waiting.get(target, NOTHING_WAITS)
@@ -252,9 +266,11 @@ def refreshes(session: Any, view: str) -> list[tuple[Any, ...]]:
 
 
 def load_state(session: Any, view: str, caches: tuple[str, ...]) -> State:
-    """The state of a view from its tables' own logs; caches that are ahead are put back first."""
+    """The state of a view from its tables' own logs; caches that are ahead are put back first. Those that it
+    does not name are left alone."""
     state = shown_state(session, view)
-    versions = {cache: _settle_cache(session, view, cache, state.caches[cache]) for cache in caches}
+    named = {cache: state.caches[cache] for cache in caches if cache in state.caches}
+    versions = {cache: _settle_cache(session, view, cache, version) for cache, version in named.items()}
     return replace(state, caches=versions)
 
 

@@ -299,8 +299,9 @@ class SparkEngine:
             self._forget_remains(view, compiled)
         with self._lock:
             try:
-                report = delta.Report("full", "created", time.time(), 0, 0, len(compiled.placement.targets))
-                rows = self._keeper(view).fill(view, compiled, report, progress, replacing is not None)
+                report, again = delta.Report("full", "created", time.time()), replacing is not None
+                caches = view.policy != "full"
+                rows, _ = self._keeper(view).fill(view, compiled, report, progress, again, caches=caches)
                 self.show(view, shown_sql(view, compiled))
             except BaseException as problem:
                 self._keeper(view).forget(view)

@@ -29,13 +29,15 @@ class History:
         """What the chooser asks for. Refreshes by others since it was first read are left out."""
         if view.name not in self._past:
             found = (dict(zip(delta.HISTORY, row, strict=True)) for row in self.rows([view]))
-            self._past[view.name] = [Past(r["strategy"], r["changes_in"], r["seconds"]) for r in found]
+            self._past[view.name] = [
+                Past(r["strategy"], r["changes_in"], r["seconds"], r["statements"]) for r in found
+            ]
         return self._past[view.name]
 
     def note(self, done: Refresh) -> None:
         """A refresh of this session's own."""
         if done.view in self._past and done.strategy != "none":
-            self._past[done.view].append(Past(done.strategy, done.changes_in, done.seconds))
+            self._past[done.view].append(Past(done.strategy, done.changes_in, done.seconds, done.statements))
 
     def forget(self, view: View) -> None:
         """The view is dropped."""

@@ -19,14 +19,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from viewkeep.algebra.nodes import Aggregate, Scan
-from viewkeep.algebra.script_nodes import Stored
 from viewkeep.catalog.models import Table, View
-from viewkeep.chooser import Choice
-from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
 from viewkeep.engines.initial import fill_queries, shown
-from viewkeep.engines.report import Counts
 from viewkeep.engines.spark.counters import counting
 from viewkeep.engines.spark.dialect import to_sql
 from viewkeep.engines.spark.errors import FAILURES, translated
@@ -37,17 +32,13 @@ from viewkeep.engines.spark.history import History
 from viewkeep.engines.spark.names import SparkNames
 from viewkeep.engines.spark.refresh import Outcome, Refresher
 from viewkeep.engines.spark.tables import BaseTables
+from viewkeep.engines.spark.ways import chosen
 from viewkeep.errors import BaseTableChanged, ConcurrentRefresh, ViewReplaced
 from viewkeep.idiff import log
 from viewkeep.passes.compiler import Compiled
 from viewkeep.results import Refresh
-from viewkeep.script.cost import Sizes
-from viewkeep.script.model import Script
-from viewkeep.script.prune import MOST_VALUES
 from viewkeep.store import delta
 
-# seconds that a statement takes however little it reads: planning it, and Delta's commit
-STATEMENT = 0.3
 # OPTIMIZE packs only small files together: what refreshes have appended, not the rows as they were filled
 PACKING = {"spark.databricks.delta.optimize.minFileSize": str(16 * 1024 * 1024)}
 
@@ -72,6 +63,7 @@ class Keeper:
         self.session = session
         self._history, self._sizes, self._unique = known.history, known.sizes, known.unique
         self._tables = BaseTables(session)
+        self._is_alone = known.is_alone
         self._refresher = Refresher(session, self._tables, known.is_alone)
         self._states: dict[str, delta.State] = {}
         self._seen: dict[str, str] = {}
@@ -79,19 +71,32 @@ class Keeper:
     # --- filling ---
 
     def fill(
-        self, view: View, compiled: Compiled, report: delta.Report, progress: Progress, replacing: bool
-    ) -> int:
-        """Computes every target at the newest versions, caches first; the rows' commit registers all."""
+        self,
+        view: View,
+        compiled: Compiled,
+        report: delta.Report,
+        progress: Progress,
+        replacing: bool,
+        *,
+        caches: bool,
+    ) -> tuple[int, int]:
+        """Computes every target at the newest versions, caches first, or the rows alone; the rows' commit
+        registers all. The number of rows, and of targets. Caches that are not filled are left as they are:
+        the rows name no version of them any more."""
         started = {table.name: self._start(table, progress) for table in view.tables}
         ids = {name: identity for name, (identity, _) in started.items()}
         watermark = {name: version for name, (_, version) in started.items()}
         sizes = {table.name: self._rows_of(table.name, ids[table.name], watermark) for table in view.tables}
-        state = delta.State(watermark, ids, {}, 0, datetime.now(UTC), sizes=sizes)
+        before = None if caches else self._states.get(view.name)
+        cached = before.cached if before is not None else {}
+        state = delta.State(watermark, ids, {}, 0, datetime.now(UTC), sizes=sizes, cached=cached)
         filling = str(uuid.uuid4())
         names = SparkNames(view.name, watermark, watermark)
         layouts = compiled.layouts()
         self._refresher.forget(view.name)
-        for target, query in fill_queries(compiled, names):
+        queries = list(fill_queries(compiled, names, caches=caches))
+        report = replace(report, statements=len(queries))
+        for target, query in queries:
             progress(f"computing {target.role} {target.name} of {view.name}")
             is_view = target.role == "view"
             table = f"{delta.DATABASE}.{delta.storage_name(view.name, target.name)}"
@@ -116,7 +121,7 @@ class Keeper:
             if not is_view:
                 state = replace(state, cached={**state.cached, target.name: written})
         self._remember(view, state, filling)
-        return written
+        return written, len(queries)
 
     def _start(self, table: Table, progress: Progress) -> tuple[str, int]:
         """The identity of a table, and the version that a view is filled from. Its key is checked there:
@@ -129,6 +134,15 @@ class Keeper:
             self._sizes[identity, version] = self._tables.check_all_unique(table, version)
             self._unique.add(checked)
         return identity, version
+
+    def _rows_of(self, table: str, identity: str, watermark: Mapping[str, int]) -> int:
+        """How many rows a table has. Delta knows without reading them, but asking takes a job, which is for
+        whoever fills a view: with the view it is kept how many there are, and refreshes count what comes and
+        goes."""
+        key = (identity, watermark[table])
+        if key not in self._sizes:
+            self._sizes[key] = int(self.session.table(table).count())
+        return self._sizes[key]
 
     def forget(self, view: View) -> None:
         """The view is gone, or what is known of it may be wrong."""
@@ -154,11 +168,11 @@ class Keeper:
         with self._forgetting(view), counting(self.session) as counters:
             if full:
                 self._check_definition(view, self._properties(view))
-                outcome = Outcome("full", "asked for", {}, None)
+                outcome = Outcome("full", "asked for", {}, None, caches=view.policy != "full")
             else:
                 progress(f"reading where {view.name} stands")
                 state = self.state(view, compiled, together.tables)
-                choosing = partial(self._choose, view, compiled)
+                choosing = partial(chosen, view, compiled, partial(self._history.past, view))
                 outcome = self._refresher.refresh(view, compiled, state, together, choosing, progress)
             if outcome.strategy == "full":
                 outcome = self._recompute(view, compiled, outcome, progress)
@@ -180,10 +194,9 @@ class Keeper:
         return done
 
     def _recompute(self, view: View, compiled: Compiled, asked: Outcome, progress: Progress) -> Outcome:
-        commits = len(compiled.placement.targets)
         changes = asked.counts.get("changes_in", 0)
-        report = delta.Report("full", asked.reason, time.time(), changes, 0, commits)
-        rows = self.fill(view, compiled, report, progress, replacing=True)
+        report = delta.Report("full", asked.reason, time.time(), changes)
+        rows, commits = self.fill(view, compiled, report, progress, replacing=True, caches=asked.caches)
         counts = {"counted": rows, "statements": commits, "commits": commits, "changes_in": changes}
         return replace(asked, counts=counts)
 
@@ -228,8 +241,8 @@ class Keeper:
     def optimize(self, view: View, compiled: Compiled, progress: Progress) -> str:
         """Folds all that waits, and packs small files; what was done, in words."""
         with self._forgetting(view):
-            targets = [target.name for target in compiled.placement.targets]
             state = self.state(view, compiled)
+            targets = [*state.caches, delta.ROWS]
             waited = sum(state.waits(target).entries for target in targets)
             self._fold(view, compiled, targets, progress)
             for target in targets:
@@ -237,27 +250,26 @@ class Keeper:
                 small = pages(target, looked_for_by(state, compiled, target))
                 with delta.settings(self.session, {**PACKING, **small}):
                     self.session.sql(f"OPTIMIZE {to_sql(delta.storage(view.name, target))}").collect()
+            for cache in compiled.caches:
+                if cache not in state.caches:
+                    self._empty(view, cache, progress)
             self.forget(view)
             return f"{view.name}: {waited} waiting diffs folded in, small files packed"
 
-    # --- choosing ---
+    def _empty(self, view: View, cache: str, progress: Progress) -> None:
+        """Empties a cache that the view does without. Its table stays: versions are not to come twice, which
+        other sessions know it by, and one that has not heard of it yet reads the version that it knows."""
+        table = delta.storage(view.name, cache)
+        name = f"{delta.DATABASE}.{delta.storage_name(view.name, cache)}"
+        if not self.session.catalog.tableExists(name) or self.session.table(name).isEmpty():
+            return
+        progress(f"emptying {cache} of {view.name}")
+        newest = int(delta.history(self.session, table, limit=1)[0].version)
 
-    def _choose(
-        self, view: View, compiled: Compiled, script: Script, counts: Counts, state: delta.State
-    ) -> Choice:
-        sizes = found_by_values(compiled, state)
-        overhead = STATEMENT * (len(script.lets) + len(script.applies))
-        past = partial(self._history.past, view)
-        return weigh(view, compiled, script, counts, sizes, overhead, past)
+        def delete() -> None:
+            self.session.sql(to_sql(exp.Delete(this=table))).collect()
 
-    def _rows_of(self, table: str, identity: str, watermark: Mapping[str, int]) -> int:
-        """How many rows a table has. Delta knows without reading them, but asking takes a job, which is for
-        whoever fills a view: with the view it is kept how many there are, and refreshes count what comes and
-        goes."""
-        key = (identity, watermark[table])
-        if key not in self._sizes:
-            self._sizes[key] = int(self.session.table(table).count())
-        return self._sizes[key]
+        delta.commit(self.session, view.name, cache, newest, "", delete, alone=self._is_alone())
 
     # --- where views stand ---
 
@@ -273,9 +285,9 @@ class Keeper:
         properties = self._properties(view)
         if known is None or properties.get(delta.ID_PROPERTY) != self._seen.get(view.name):
             self._check_definition(view, properties)
-            caches = tuple(x.name for x in compiled.placement.targets if x.role != "view")
             filling = properties.get(delta.ID_PROPERTY, "")
-            known = self._remember(view, delta.load_state(self.session, view.name, caches), filling)
+            loaded = delta.load_state(self.session, view.name, compiled.caches)
+            known = self._remember(view, loaded, filling)
         self._check_identity(view, known, tables)
         return known
 
@@ -317,21 +329,6 @@ class Keeper:
 
     def _properties(self, view: View) -> dict[str, str]:
         return self._tables.properties(delta.storage(view.name, delta.ROWS)) or {}
-
-
-def found_by_values(compiled: Compiled, state: delta.State) -> Sizes:
-    """What a refresh scans: not targets, of which a few values are found by their pages; of base tables all
-    files. There are no more groups than rows in the cache below them."""
-    found = compiled.lookups()
-
-    def is_looked_up(leaf: Scan | Stored, column: str) -> bool:
-        return isinstance(leaf, Stored) and column in found[leaf.target]
-
-    root = compiled.placement.root
-    below = next((t.name for t in compiled.placement.targets if t.node in root.inputs), "")
-    groups = state.cached.get(below) if isinstance(root, Aggregate) else None
-    rows = {delta.ROWS: groups} if groups is not None else {}
-    return Sizes(state.sizes, {**state.cached, **rows}, is_looked_up, looked_up=MOST_VALUES)
 
 
 def shown_query(view: View, compiled: Compiled, version: int | None = None) -> exp.Select:

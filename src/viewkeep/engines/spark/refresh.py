@@ -40,8 +40,9 @@ from viewkeep.engines.spark.nearby import (
 from viewkeep.engines.spark.relations import Relations
 from viewkeep.engines.spark.tables import BaseTables
 from viewkeep.engines.spark.waiting import WaitingDiffs
+from viewkeep.engines.spark.ways import way_of
 from viewkeep.idiff import log
-from viewkeep.passes.compiler import Compiled
+from viewkeep.passes.compiler import Compiled, Present
 from viewkeep.rules.overlay import expand, union_rows
 from viewkeep.script import dml
 from viewkeep.script.model import Apply, Let, Script
@@ -65,6 +66,8 @@ class _Run:
     nearby: Nearby
     changes: Changes
     report: delta.Report
+    note: str = ""
+    """What the reason says beside what changed, and what became of it."""
     commits: int = 0
     changed: int | Callable[[], int] = 0
     phases: dict[str, float] = field(default_factory=dict)
@@ -100,6 +103,8 @@ class Outcome:
     state: delta.State | None
     rows_read: int = 0
     """Rows that were read without Spark."""
+    caches: bool = True
+    """Whether what is recomputed is to have caches."""
 
 
 class Refresher:
@@ -132,7 +137,7 @@ class Refresher:
         compiled: Compiled,
         state: delta.State,
         together: Together,
-        choosing: Callable[[Script, Counts, delta.State], Choice],
+        choosing: Callable[[Present, Counts, delta.State], Choice],
         progress: Progress,
     ) -> Outcome:
         """Computes and commits what changed since the state; the state that the view is in then. Where
@@ -149,22 +154,24 @@ class Refresher:
             undeclared = compiled.not_updatable(changes.present)
             if undeclared:
                 return Outcome("full", undeclared, {"changes_in": total(changes.counts)}, state)
-            script = compiled.script(changes.present)
             report = delta.Report("none", "the changes of the base tables cancel out", started)
+            choice = Choice(False)
             if not changes.are_none:
-                count = total(changes.counts)
-                choice = choosing(script, changes.counts, state)
-                if choice.full:
-                    return Outcome("full", choice.reason, {"changes_in": count}, state)
-                strategy = "groups" if script.recomputes else compiled.strategy
-                reason = told(view, strategy, changes.counts)
-                report = delta.Report(strategy, reason, started, changes_in=count)
+                choice = choosing(changes.present, changes.counts, state)
+            count = total(changes.counts)
+            if choice.full:
+                return Outcome("full", choice.reason, {"changes_in": count}, state, caches=choice.caches)
+            way = way_of(compiled, changes, state, choice)
+            state = way.state
+            if not changes.are_none:
+                reason = told(view, way.strategy, changes.counts) + way.note
+                report = delta.Report(way.strategy, reason, started, changes_in=count)
             names = self._names(view, compiled, state, changes)
             nearby = self._nearby(view, compiled, state, relations, names, changes)
-            phases = {"net": net}
             layouts = compiled.layouts()
-            run = _Run(view, compiled, layouts, state, relations, nearby, changes, report, phases=phases)
-            self._run(run, script, names, progress)
+            run = _Run(view, compiled, layouts, state, relations, nearby, changes, report, way.note)
+            run.phases |= {"net": net}
+            self._run(run, way.script, names, progress)
         finally:
             relations.forget()
         more = {
@@ -279,9 +286,8 @@ class Refresher:
                 self._leave_empty(run, let, names)
                 continue
             if let.unless_empty is not None:
-                run.report = replace(
-                    run.report, strategy="groups", reason=told(run.view, "groups", run.changes.counts)
-                )
+                reason = told(run.view, "groups", run.changes.counts) + run.note
+                run.report = replace(run.report, strategy="groups", reason=reason)
             progress(f"computing {let.name}")
             self._compute(run, let.name, let.query, names)
 

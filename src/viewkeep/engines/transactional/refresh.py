@@ -17,7 +17,7 @@ from viewkeep.catalog.models import Table, View
 from viewkeep.chooser import ALWAYS, SMALL_TABLES, Choice, Kept, Netting
 from viewkeep.engines.choosing import weigh
 from viewkeep.engines.contract import Progress
-from viewkeep.engines.initial import fill_queries, fill_view
+from viewkeep.engines.initial import fill_queries
 from viewkeep.engines.report import Counts, refreshed, total, verification
 from viewkeep.engines.transactional.database import Database, Log, Notes
 from viewkeep.engines.transactional.names import AsOf, TableNames
@@ -277,7 +277,7 @@ class Refresher:
         view's rows, and of relations."""
         names, places = self.names(view), self._database.places
         rows, longest = 0, 0.0
-        filled = list(fill_queries(compiled, names) if caches else fill_view(compiled, names))
+        filled = list(fill_queries(compiled, names, caches=caches))
         # for small tables nobody asks what scripts look up: to make the script takes longer than all else
         form = compiled if caches else compiled.lean
         large = form is not None and self._reads_large_tables(view)
