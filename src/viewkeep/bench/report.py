@@ -16,7 +16,7 @@ Measurement = Mapping[str, Any]
 RESULTS = Path("bench") / "results"
 _ORDER = ("together", "alone", "id", "auto", "tuple", "recompute", "merge")
 # More views than this are shown as one table for each size of the change, a line for each view.
-_FEW = 4
+FEW = 4
 
 # Seconds: a time that rounds to nothing is taken for this.
 SHORTEST = 1e-4
@@ -114,7 +114,7 @@ def show(output: Console, title: str, rows: Sequence[Mapping[str, Any]]) -> None
     """The medians as tables: for a few views one for each of them, with bars, else one for each size of the
     change; then what they come to."""
     views = list(dict.fromkeys(r["view"] for r in rows))
-    if len(views) > _FEW:
+    if len(views) > FEW:
         for diff in dict.fromkeys(r["diff"] for r in rows):
             own = [r for r in rows if r["diff"] == diff]
             output.line()

@@ -1,4 +1,4 @@
-"""Prints the tables of docs/benchmarks.md from bench/results: python -m viewkeep.bench.tables"""
+"""Prints docs/measurements.md from bench/results: python -m viewkeep.bench.tables > docs/measurements.md"""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 from viewkeep.bench.paper_measure import models, times
 from viewkeep.bench.reads import HEADINGS, cells
-from viewkeep.bench.report import RESULTS, chose, summary_line
+from viewkeep.bench.report import FEW, RESULTS, baseline_of, chose, summary_line
 from viewkeep.bench.sweep import SWEPT, crossovers, swept
+from viewkeep.bench.workload import Size
 
 _HEADINGS = {
     "view": "view",
@@ -31,22 +32,24 @@ _HEADINGS = {
 }
 
 
+_TITLE = """# Measurements
+
+The medians of the files in `bench/results`, as `python -m viewkeep.bench.tables` prints them. What is
+measured, how, and what it says is in [benchmarks](benchmarks.md).
+"""
+
+
 def markdown(document: Mapping[str, Any]) -> str:
     """A file of results as a section of the docs."""
-    machine = document["machine"]
     rows = document["medians"]
-    columns = [name for name in _HEADINGS if name in rows[0] and (name != "strategy" or chose(rows))]
-    loads = [machine[name][0] for name in ("load_average", "load_average_after") if name in machine]
+    many = len({row["view"] for row in rows}) > FEW
     lines = [
-        f"### {document['bench']} on {document['engine']}, scale {document['scale']:g}",
+        f"## {document['bench']} on {document['engine']}, scale {document['scale']:g}",
         "",
         f"{document['rows']:,} rows in the largest table, {rows[0]['rounds']} rounds. "
-        f"Measured {machine['date'][:10]}; load average before{' and after' if len(loads) > 1 else ''}: "
-        f"{' and '.join(f'{load:g}' for load in loads)}.",
+        f"{_circumstances(document['machine'])}",
         "",
-        _line([_HEADINGS[name] for name in columns]),
-        _line(["---" if name in ("view", "method", "strategy") else "---:" for name in columns]),
-        *(_line([_cell(name, row.get(name)) for name in columns]) for row in rows),
+        *(_a_line_a_view(rows) if many else _a_line_a_method(rows)),
     ]
     if document.get("summary"):
         lines += ["", *(f"- {summary_line(one)}" for one in document["summary"])]
@@ -65,17 +68,80 @@ def markdown(document: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _a_line_a_method(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    columns = [name for name in _HEADINGS if name in rows[0] and (name != "strategy" or chose(rows))]
+    return [
+        _line([_HEADINGS[name] for name in columns]),
+        _line(["---" if name in ("view", "method", "strategy") else "---:" for name in columns]),
+        *(_line([_cell(name, row.get(name)) for name in columns]) for row in rows),
+    ]
+
+
+def _a_line_a_view(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each size of the change what the first method took, with its strategy, and the others beside it."""
+    first = baseline_of(rows)
+    others = list(dict.fromkeys(r["method"] for r in rows if r["method"] != first))
+    sizes = sorted({(r["diff"], r.get("share")) for r in rows})
+    heads = [name for diff, share in sizes for name in (f"{Size(diff, share)}: {first} ms", *others)]
+    lines = [_line(["view", *heads]), _line(["---", *(["---:"] * len(heads))])]
+    for view in dict.fromkeys(r["view"] for r in rows):
+        cells = [view]
+        for diff, _ in sizes:
+            own = {r["method"]: r for r in rows if (r["view"], r["diff"]) == (view, diff)}
+            base = own[first]
+            cells.append(f"{base['seconds'] * 1000:,.1f} {base.get('strategy', '')}".strip())
+            cells += [f"{own[m]['seconds'] * 1000:,.1f} ({own[m][f'times_{first}']:.1f}x)" for m in others]
+        lines.append(_line(cells))
+    return lines
+
+
+def _circumstances(machine: Mapping[str, Any]) -> str:
+    loads = [f"{machine[name][0]:g}" for name in ("load_average", "load_average_after") if name in machine]
+    return (
+        f"Measured {machine['date'][:10]} on {machine['cpu']}, {machine['cores']} cores; load average "
+        f"before{' and after' if len(loads) > 1 else ''}: {' and '.join(loads)}."
+    )
+
+
+def rings_markdown(document: Mapping[str, Any]) -> str:
+    """Throughput of rings over joins as a section of the docs."""
+    loads = {run["workload"]: run for run in document["runs"]}
+    lines = [
+        f"## fivm in {document['engine']}, scale {document['scale']:g}",
+        "",
+        f"Measured on {document['machine']['cpu']}, {document['machine']['cores']} cores.",
+        "",
+        _line(["workload", "method", "tuples/s", "s", "MB", "compiling s", "rounds", "date", "load average"]),
+        _line(["---", "---", *(["---:"] * 5), "---", "---:"]),
+    ]
+    for row in document["medians"]:
+        run = loads[row["workload"]]
+        rate, memory, compiling = (row.get(name) for name in ("tuples_per_s", "memory_mb", "compile_s"))
+        lines.append(
+            _line(
+                [
+                    row["workload"],
+                    row["method"],
+                    "" if rate is None else f"{rate:,}",
+                    f"{row['seconds']:.3f}",
+                    "" if memory is None else f"{memory:,.1f}",
+                    "" if compiling is None else f"{compiling:.1f}",
+                    str(row["rounds"]),
+                    run["date"][:10],
+                    f"{run['load_average'][0]:g}",
+                ]
+            )
+        )
+    return "\n".join(lines)
+
+
 def paper_markdown(document: Mapping[str, Any]) -> str:
     """The paper's experiments as a section of the docs: medians in milliseconds, and times as long as id."""
-    lines = [f"### paper on {document['engine']}"]
+    lines = [f"## paper on {document['engine']}"]
     for figure, run in document["figures"].items():
         rows, machine = run["medians"], run["machine"]
-        loads = " and ".join(
-            f"{machine[name][0]:g}" for name in ("load_average", "load_average_after") if name in machine
-        )
         lines += ["", f"Figure {figure}, scale {run['scale']:g}: {max(r['rows'] for r in rows):,} rows; "]
-        lines[-1] += f"{run['repeat']} warm and {run['cold']} cold rounds. Measured {machine['date'][:10]}; "
-        lines[-1] += f"load average before and after: {loads}."
+        lines[-1] += f"{run['repeat']} warm and {run['cold']} cold rounds. {_circumstances(machine)}"
         for state in ("cold", "warm"):
             found = times(rows, state)
             names = list(dict.fromkeys(r["method"] for r in rows if state in r))
@@ -134,13 +200,17 @@ def _cell(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def main() -> None:
-    """Prints a section for each file of results, smallest tables first. Those of rings are streams, which
-    have no medians of refreshes to print."""
+def document_of_all() -> str:
+    """A section for each file of results, smallest tables first."""
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")]
-    documents = [document for document in documents if document["bench"] != "fivm"]
-    for document in sorted(documents, key=lambda d: (d["bench"], d["engine"], d.get("scale", 0))):
-        print((paper_markdown if document["bench"] == "paper" else markdown)(document) + "\n")
+    documents.sort(key=lambda d: (d["bench"], d["engine"], d.get("scale", 0)))
+    special = {"paper": paper_markdown, "fivm": rings_markdown}
+    return "\n".join([_TITLE, *(special.get(d["bench"], markdown)(d) + "\n" for d in documents)])
+
+
+def main() -> None:
+    """Prints the page."""
+    print(document_of_all(), end="")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ A view can do without its caches: the rows' commit then names no version of them
 are, behind the rows, and nobody reads them, since a cache is read only at a version that the rows name. To
 have them again all targets are filled.
 
-Two refreshes at once: each commit carries its table's next version as an idempotent transaction number, so
-of two that start from one version the second commits nothing, notices, and starts over. In a warehouse that
-one process holds there are no two, and no numbers.
+Two refreshes at once: each commit, and each table that is filled anew, carries its table's next version as an
+idempotent transaction number, so of two that start from one version the second commits nothing, notices, and
+starts over. In a warehouse that one process holds there are no two, and no numbers.
 """
 
 from __future__ import annotations
@@ -185,18 +185,14 @@ def commit(
     `write` may be called twice. `alone`: nobody else can be refreshing views here. To know which transaction
     numbers are taken Delta reads the table's whole log, in a job that takes longer than the rest of a small
     commit; but what changes nothing it commits only with a number."""
-    table = storage_name(view, target)
-    values = {_METADATA: metadata}
-    if not alone:
-        values |= {_TXN_APP: f"viewkeep/{table}", _TXN_VERSION: str(before + 1)}
-    with settings(session, values):
+    with settings(session, {_METADATA: metadata} | ({} if alone else _numbered(view, target, before))):
         session.conf.unset(_LAST_COMMIT)
         write()
         made = session.conf.get(_LAST_COMMIT, None)
     if made is None and alone:
         return commit(session, view, target, before, metadata, write, alone=False)
     if made is None:
-        raise ConcurrentRefresh(f"another refresh of {view} came first", hint="refresh again")
+        raise _came_second(view)
     if int(made) > before + 1:
         _check_untouched(session, view, target, before, int(made))
     return int(made)
@@ -208,9 +204,25 @@ def writing_once(session: Any, writer: str, number: int) -> Any:
     return settings(session, {_TXN_APP: writer, _TXN_VERSION: str(number)})
 
 
-def creating(session: Any, metadata: str) -> Any:
-    """Settings under which a target is filled."""
-    return settings(session, {_METADATA: metadata})
+def _numbered(view: str, target: str, before: int) -> dict[str, str]:
+    """Settings under which a commit is left out where another was made that had read the same version."""
+    return {_TXN_APP: f"viewkeep/{storage_name(view, target)}", _TXN_VERSION: str(before + 1)}
+
+
+def _came_second(view: str) -> ConcurrentRefresh:
+    return ConcurrentRefresh(f"another refresh of {view} came first", hint="refresh again")
+
+
+@contextmanager
+def filling(session: Any, view: str, target: str, metadata: str, before: int | None) -> Iterator[None]:
+    """The block fills a target, in one commit. `before`: the version of its table that is replaced, where
+    there is one, and others may be refreshing it."""
+    numbered = {} if before is None else _numbered(view, target, before)
+    with settings(session, {_METADATA: metadata, **numbered}):
+        session.conf.unset(_LAST_COMMIT)
+        yield
+        if session.conf.get(_LAST_COMMIT, None) is None:
+            raise _came_second(view)
 
 
 def last_version(session: Any) -> int:

@@ -83,6 +83,7 @@ class Keeper:
         """Computes every target at the newest versions, caches first, or the rows alone; the rows' commit
         registers all. The number of rows, and of targets. Caches that are not filled are left as they are:
         the rows name no version of them any more."""
+        replaced = self._replaced(view, compiled) if replacing and not self._is_alone() else {}
         started = {table.name: self._start(table, progress) for table in view.tables}
         ids = {name: identity for name, (identity, _) in started.items()}
         watermark = {name: version for name, (_, version) in started.items()}
@@ -105,8 +106,8 @@ class Keeper:
             told = state.metadata(report) if is_view else ""
             with (
                 delta.settings(self.session, pages(target.name, by)),
-                delta.creating(self.session, told),
                 in_order(self.session.sql(to_sql(rows_to_fill)), by) as rows,
+                delta.filling(self.session, view.name, target.name, told, replaced.get(target.name)),
             ):
                 writer = rows.writeTo(table).using("delta")
                 for key, value in delta.TABLE_PROPERTIES.items():
@@ -122,6 +123,13 @@ class Keeper:
                 state = replace(state, cached={**state.cached, target.name: written})
         self._remember(view, state, filling)
         return written, len(queries)
+
+    def _replaced(self, view: View, compiled: Compiled) -> dict[str, int]:
+        """The versions of the tables that are there, which are filled anew unless another changes them
+        meanwhile."""
+        places = {t.name: delta.storage(view.name, t.name) for t in compiled.placement.targets}
+        there = {name: place for name, place in places.items() if self._tables.properties(place) is not None}
+        return {name: delta.history(self.session, at, limit=1)[0].version for name, at in there.items()}
 
     def _start(self, table: Table, progress: Progress) -> tuple[str, int]:
         """The identity of a table, and the version that a view is filled from. Its key is checked there:
