@@ -242,7 +242,6 @@ def test_functions_that_cannot_be_registered(name: str, more: Any, error: type[V
 @pytest.mark.parametrize(
     ("query", "place"),
     [
-        ("SELECT doubled(COUNT(*)) AS x FROM q", 38),
         ("SELECT k, doubled(s) AS x FROM q", 49),
         ("SELECT k, doubled(k, 1) AS x FROM q", 41),
     ],

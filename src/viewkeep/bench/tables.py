@@ -105,33 +105,19 @@ def _circumstances(machine: Mapping[str, Any]) -> str:
 
 def rings_markdown(document: Mapping[str, Any]) -> str:
     """Throughput of rings over joins as a section of the docs."""
-    loads = {run["workload"]: run for run in document["runs"]}
     lines = [
         f"## fivm in {document['engine']}, scale {document['scale']:g}",
         "",
-        f"Measured on {document['machine']['cpu']}, {document['machine']['cores']} cores.",
+        _circumstances(document["machine"]),
         "",
-        _line(["workload", "method", "tuples/s", "s", "MB", "compiling s", "rounds", "date", "load average"]),
-        _line(["---", "---", *(["---:"] * 5), "---", "---:"]),
+        _line(["workload", "method", "tuples/s", "median s", "MB", "compiling s", "rounds"]),
+        _line(["---", "---", *(["---:"] * 5)]),
     ]
     for row in document["medians"]:
-        run = loads[row["workload"]]
         rate, memory, compiling = (row.get(name) for name in ("tuples_per_s", "memory_mb", "compile_s"))
-        lines.append(
-            _line(
-                [
-                    row["workload"],
-                    row["method"],
-                    "" if rate is None else f"{rate:,}",
-                    f"{row['seconds']:.3f}",
-                    "" if memory is None else f"{memory:,.1f}",
-                    "" if compiling is None else f"{compiling:.1f}",
-                    str(row["rounds"]),
-                    run["date"][:10],
-                    f"{run['load_average'][0]:g}",
-                ]
-            )
-        )
+        cells = [row["workload"], row["method"], "" if rate is None else f"{rate:,}", f"{row['seconds']:.3f}"]
+        cells += ["" if number is None else f"{number:,.1f}" for number in (memory, compiling)]
+        lines.append(_line([*cells, str(row["rounds"])]))
     return "\n".join(lines)
 
 
