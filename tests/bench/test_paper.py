@@ -123,7 +123,7 @@ def test_a_figure_takes_the_place_of_its_own_results_alone(
     capsys.readouterr()
     markdown_tables.main()
     out = capsys.readouterr().out
-    assert "### paper on duckdb" in out
+    assert "## paper on duckdb" in out
     assert "| s = 6 |" in out
 
 
