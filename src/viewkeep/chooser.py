@@ -39,8 +39,8 @@ FOR_OTHERS = 1.4
 # first time, and caches were written that are larger than the view.
 CREATING = 0.5
 # So is what a script took when changes of about this size came for the first time: it is not given up before
-# it had a second chance. Of TPC-H's scripts the second run takes 0.17 to 0.35 of the first, for which texts
-# are parsed and indexes are read; half of the first can be more than recomputing takes, and then it stays so.
+# it had a second chance. What TPC-H's scripts come to is between 0.05 and 0.6 of the first run, most often a
+# quarter to a half; half of the first can be more than recomputing takes, and then it stays so.
 FIRST_TIME = 0.25
 # Changes whose numbers differ by less than a third, as a logarithm, are of about one size.
 ABOUT = 0.3
